@@ -224,6 +224,48 @@ COMMENT ON COLUMN flow.event_delivery.root_id IS 'The root cause (as in flow.bat
 COMMENT ON COLUMN flow.event_delivery.payload IS 'What there is to say of it, as the kind has it.';
 COMMENT ON COLUMN flow.event_delivery.created_at IS 'When it happened.';
 
+CREATE SEQUENCE flow.wait_no;
+COMMENT ON SEQUENCE flow.wait_no IS 'Orders what waits.';
+
+-- A slice whose members all wait for the same times waits as a whole; any other record that waits is detached.
+CREATE TABLE flow.wait (
+    no bigint PRIMARY KEY DEFAULT nextval('flow.wait_no'),
+    org_id uuid NOT NULL,
+    batch_id uuid NOT NULL,
+    slice_no int NOT NULL,
+    position bigint,
+    beside boolean NOT NULL,
+    step_no smallint NOT NULL,
+    task_no smallint NOT NULL,
+    began_at timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL,
+    event_kind text,
+    match_key bytea,
+    event_no bigint,
+    child uuid
+);
+CREATE INDEX wait_by_batch ON flow.wait (batch_id, ends_at, no);
+CREATE INDEX wait_by_event ON flow.wait (org_id, event_kind, match_key, no) WHERE event_kind IS NOT NULL
+    AND event_no IS NULL;
+CREATE INDEX wait_by_arrival ON flow.wait (event_no) WHERE event_no IS NOT NULL;
+CREATE INDEX wait_by_child ON flow.wait (child) WHERE child IS NOT NULL;
+CREATE INDEX wait_beside ON flow.wait (batch_id, position) WHERE beside;
+COMMENT ON TABLE flow.wait IS 'What a task waits for, one row for each record, or for a whole slice. It goes in the transaction that lets the record go on; those of a batch that is over are cleared in pieces.';
+COMMENT ON COLUMN flow.wait.no IS 'Drawn by the transaction that begins to wait.';
+COMMENT ON COLUMN flow.wait.org_id IS 'The organization that owns the batch (flow.organization).';
+COMMENT ON COLUMN flow.wait.batch_id IS 'The batch of which records wait (flow.batch).';
+COMMENT ON COLUMN flow.wait.slice_no IS 'The slice of the record, or that waits (flow.slice).';
+COMMENT ON COLUMN flow.wait.position IS 'The record that waits, which is detached (flow.job); null where all members of the slice do.';
+COMMENT ON COLUMN flow.wait.beside IS 'True where the calls of the step were queued with the wait.';
+COMMENT ON COLUMN flow.wait.step_no IS 'The step at which they stand.';
+COMMENT ON COLUMN flow.wait.task_no IS 'The task of the step that waits.';
+COMMENT ON COLUMN flow.wait.began_at IS 'Since when.';
+COMMENT ON COLUMN flow.wait.ends_at IS 'When the wait is over at the latest.';
+COMMENT ON COLUMN flow.wait.event_kind IS 'The kind of event that ends it before its time; null for none.';
+COMMENT ON COLUMN flow.wait.match_key IS 'Digest of what a field of the event must equal for the record, with the place of the field; null where every event has to be looked at.';
+COMMENT ON COLUMN flow.wait.event_no IS 'The event that ended it (flow.event_arrival); null until then.';
+COMMENT ON COLUMN flow.wait.child IS 'The batch whose end it waits for (flow.batch), which brings ends_at forward; null for none.';
+
 -- Who causes an event shares the gate of its organization (an advisory lock until the end of the transaction) and then
 -- looks for waits; who begins to wait has the gate alone. So each of the two comes whole before the other, and in that
 -- order their numbers are drawn.

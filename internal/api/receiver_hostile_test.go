@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 
 	"flowlane/internal/trigger/webhook"
 	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 	"flowlane/test/webhooktest"
 )
 
@@ -145,4 +147,56 @@ func TestReceiver_Escapes(t *testing.T) {
 		assert.Equal(t, "completed", s.await(d.BatchID)["status"])
 		assert.Equal(t, []any{"text/plain"}, s.outputs(d.BatchID))
 	}
+}
+
+// The minute of a webhook is one for all processes; copies and what is not signed do not count.
+func TestReceiver_RateLimit(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	processes := []*apitest.Client{s.Client, s.replica()}
+	h, free := s.webhook(hookOf(s.define(transformSteps), `"rate_limit":6`)), s.webhook(s.webhookBody())
+	var group sync.WaitGroup
+	statuses := make([]int, 40)
+	for i := range statuses {
+		group.Go(func() { statuses[i] = s.sendTo(processes[i%2], h, fmt.Sprint("m", i/4), "{}").Status })
+		s.sendUnsigned(h.url, "{}").Want(http.StatusUnauthorized)
+	}
+	group.Wait()
+	for i, status := range statuses {
+		assert.Equal(t, statuses[i/4*4], status, "the copies of a message fare alike")
+	}
+	assert.Equal(t, 6*4, len(statuses)-countOf(statuses, http.StatusTooManyRequests))
+	assert.Equal(t, 6*4, countOf(statuses, http.StatusAccepted))
+	for _, c := range processes {
+		full := s.sendTo(c, h, "more", "{}").Detail(http.StatusTooManyRequests, "Rate limit exceeded: 6 per 1 minute")
+		seconds, err := strconv.Atoi(full.Header.Get("Retry-After"))
+		require.NoError(t, err)
+		assert.True(t, seconds > 0 && seconds <= 60, seconds)
+		s.sendTo(c, free, "m", "{}").Want(http.StatusAccepted)
+	}
+	for i, status := range statuses {
+		if status == http.StatusAccepted {
+			s.send(h, fmt.Sprint("m", i/4), "{}").Want(http.StatusAccepted)
+		}
+	}
+	assert.InDelta(t, 6, s.get("/flows/webhooks/" + h.id + "/deliveries")["total"], 0)
+	s.Do(http.MethodPatch, "/flows/webhooks/"+h.id, `{"rate_limit":7}`).Want(http.StatusOK)
+	s.send(h, "seventh", "{}").Want(http.StatusAccepted)
+	s.send(h, "eighth", "{}").Want(http.StatusTooManyRequests)
+	s.Do(http.MethodPatch, "/flows/webhooks/"+h.id, `{"rate_limit":2}`).Want(http.StatusOK)
+	for _, c := range processes {
+		s.sendTo(c, h, "seventh", "{}").Want(http.StatusAccepted) // a copy, however low the limit has become
+		s.sendTo(c, h, "eighth", "{}").Detail(http.StatusTooManyRequests, "Rate limit exceeded: 2 per 1 minute")
+	}
+	pgtest.MoveClock(t, s.owner, time.Minute)
+	s.send(h, "eighth", "{}").Want(http.StatusAccepted)
+}
+
+func countOf(all []int, one int) (n int) {
+	for _, v := range all {
+		if v == one {
+			n++
+		}
+	}
+	return n
 }

@@ -137,3 +137,55 @@ func (b *bundle) auditIDs(query string) (ids []string) {
 		cursor = "&cursor=" + *page.NextCursor
 	}
 }
+
+func TestAuditLog_FailedCallsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.Do("POST", "/account/api-keys", `{}`).Want(422)
+	b.Do("POST", "/account/api-keys", `{"name":"x","expires_at":"2020-01-01T00:00:00Z"}`).Want(422)
+	b.Do("DELETE", "/account/api-keys/0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11", nil).Want(404)
+	b.As("nonsense").Do("POST", "/account/api-keys", `{"name":"x"}`).Want(401)
+	b.Do("GET", "/account/me", nil).Want(200)
+	var log auditLog
+	b.Do("GET", "/account/audit-log", nil).Want(200).Into(&log)
+	assert.Zero(t, log.Total)
+	assert.Empty(t, log.Items)
+}
+
+// TestAuditLog_Again: a call that finds its work done is a call all the same.
+func TestAuditLog_Again(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(201).JSON()["id"].(string)
+	set := b.Do("POST", "/data/record-sets", nil).Want(201).JSON()["id"].(string)
+	for range 2 {
+		b.Do("DELETE", "/account/api-keys/"+id, nil).Want(204)
+		b.Do("POST", "/data/record-sets/"+set+"/records", `{"chunk_index":0,"records":[{}]}`).Want(200)
+	}
+	for range 2 {
+		b.Do("POST", "/data/record-sets/"+set+"/seal", `{"expected_count":1}`).Want(200)
+	}
+	var log auditLog
+	b.Do("GET", "/account/audit-log", nil).Want(200).Into(&log)
+	assert.Equal(t, "sealRecordSet sealRecordSet appendRecords revokeApiKey appendRecords revokeApiKey "+
+		"createRecordSet createApiKey", log.actions())
+}
+
+func TestAuditLog_IsFinal(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(201)
+	refuses := func(sql string) {
+		t.Helper()
+		_, err := b.pool.Exec(t.Context(), sql)
+		assert.ErrorContains(t, err, "never changed", sql)
+	}
+	refuses(`DELETE FROM flow.audit_log`)
+	refuses(`UPDATE flow.audit_log SET action = 'nothing'`)
+	pgtest.MoveClock(t, b.pool, 29*24*time.Hour)
+	refuses(`DELETE FROM flow.audit_log`)
+	pgtest.MoveClock(t, b.pool, 2*24*time.Hour)
+	refuses(`UPDATE flow.audit_log SET action = 'nothing'`)
+	_, err := b.pool.Exec(t.Context(), `DELETE FROM flow.audit_log`)
+	require.NoError(t, err, "the retention may be as short as 30 days")
+}
