@@ -60,21 +60,10 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	}
 	in := db.BatchListParams{OrgID: caller.OrgID, Least: whole.Least, Most: whole.Most,
 		CreatedAfter: whole.CreatedAfter, CreatedBefore: whole.CreatedBefore}
-	if status, ok := params.Status.Get(); ok {
-		value := db.FlowBatchStatus(status)
-		in.Status = &value
-	}
-	if kind, ok := params.TriggerType.Get(); ok {
-		value := string(kind)
-		in.TriggerType = &value
-	}
-	definition, known := filterID(params.DefinitionID)
-	schedule, also := filterID(params.ScheduleID)
-	if !known || !also {
+	if !filterBatches(&in, params) {
 		list := oas.BatchList(nothing[oas.Batch](p))
 		return &list, nil
 	}
-	in.DefinitionID, in.ScheduleID = definition, schedule
 	asking := ctx
 	if in.TriggerType != nil { // by an index of an enum
 		asking = pg.AsWorker(ctx)
@@ -107,6 +96,22 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		return batchOf(&r, skipped[r.FlowBatch.ID])
 	}))
 	return &list, nil
+}
+
+// filterBatches adds what a list is filtered by. It returns false where an id is none, so that no batch has it.
+func filterBatches(in *db.BatchListParams, params oas.ListBatchesParams) bool {
+	if status, ok := params.Status.Get(); ok {
+		value := db.FlowBatchStatus(status)
+		in.Status = &value
+	}
+	if kind, ok := params.TriggerType.Get(); ok {
+		value := string(kind)
+		in.TriggerType = &value
+	}
+	definition, known := filterID(params.DefinitionID)
+	schedule, also := filterID(params.ScheduleID)
+	in.DefinitionID, in.ScheduleID = definition, schedule
+	return known && also
 }
 
 // batchTotal counts the batches of a list.

@@ -179,22 +179,7 @@ type App struct {
 
 // New connects, checks everything that can be checked, and listens; Run serves. Close it in any case.
 func New(ctx context.Context, cfg Config) (_ *App, err error) {
-	if cfg.KEK == (vault.KEK{}) {
-		return nil, fmt.Errorf("no key-encryption key: set %s to 32 random bytes in base64, "+
-			"for example from `openssl rand -base64 32`", vault.KEKVariable)
-	}
-	if err := cfg.Tokens.check(); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(cfg.Operator.check(), cfg.Front.check(), cfg.checkHosts(), cfg.checkConns(),
-		cfg.checkListen(ctx)); err != nil {
-		return nil, err
-	}
-	if cfg.Drain < 0 || cfg.Drain > dispatch.MostDrain {
-		return nil, fmt.Errorf("the time to drain is %s: set FLOWLANE_DRAIN_TIMEOUT to at most %s", cfg.Drain,
-			dispatch.MostDrain)
-	}
-	if err := cfg.Retention.Check(); err != nil {
+	if err := cfg.check(ctx); err != nil {
 		return nil, err
 	}
 	if cfg.Drain == 0 {
@@ -243,6 +228,26 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 		return nil, err
 	}
 	return a, nil
+}
+
+// check refuses settings with which nothing should start.
+func (cfg *Config) check(ctx context.Context) error {
+	if cfg.KEK == (vault.KEK{}) {
+		return fmt.Errorf("no key-encryption key: set %s to 32 random bytes in base64, "+
+			"for example from `openssl rand -base64 32`", vault.KEKVariable)
+	}
+	if err := cfg.Tokens.check(); err != nil {
+		return err
+	}
+	if err := errors.Join(cfg.Operator.check(), cfg.Front.check(), cfg.checkHosts(), cfg.checkConns(),
+		cfg.checkListen(ctx)); err != nil {
+		return err
+	}
+	if cfg.Drain < 0 || cfg.Drain > dispatch.MostDrain {
+		return fmt.Errorf("the time to drain is %s: set FLOWLANE_DRAIN_TIMEOUT to at most %s", cfg.Drain,
+			dispatch.MostDrain)
+	}
+	return cfg.Retention.Check()
 }
 
 // checkHosts finds a host that is written so that no call could ever match it.

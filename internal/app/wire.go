@@ -34,11 +34,7 @@ import (
 
 // wire makes the parts, from the bottom up.
 func (a *App) wire(ctx context.Context) error {
-	var err error
-	if a.Vault, err = vault.Open(a.cfg.KEK, a.cfg.OtherKEKs...); err != nil {
-		return fmt.Errorf("open the vault: %w", err)
-	}
-	root, err := a.Vault.Root(ctx, a.Pool)
+	root, err := a.openVault(ctx)
 	if err != nil {
 		return fmt.Errorf("open the vault: %w", err)
 	}
@@ -100,6 +96,13 @@ func (a *App) wire(ctx context.Context) error {
 // tracer makes the spans of the process.
 func (a *App) tracer() trace.Tracer { return a.cfg.Telemetry.TracerProvider().Tracer("flowlane") }
 
+func (a *App) openVault(ctx context.Context) (root vault.Root, err error) {
+	if a.Vault, err = vault.Open(a.cfg.KEK, a.cfg.OtherKEKs...); err != nil {
+		return root, err
+	}
+	return a.Vault.Root(ctx, a.Pool)
+}
+
 // makeRunner makes what fetches work and does it, where the process has workers.
 func (a *App) makeRunner(ctx context.Context) error {
 	if !a.cfg.Workers {
@@ -109,7 +112,8 @@ func (a *App) makeRunner(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	options := work.Options{Log: a.cfg.Log, Tracers: a.cfg.Telemetry.TracerProvider(), Poll: a.cfg.Pooled, KeepIndexes: !owns}
+	options := work.Options{Log: a.cfg.Log, Tracers: a.cfg.Telemetry.TracerProvider(), Poll: a.cfg.Pooled,
+		KeepIndexes: !owns}
 	if a.runner, err = work.New(a.clock, a.Scheduler, options); err != nil {
 		return fmt.Errorf("make the workers: %w", err)
 	}

@@ -113,6 +113,11 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	} else {
 		err = selected.Run(p)
 	}
+	return exit(ctx, stderr, err)
+}
+
+// exit says why a command failed, and returns the code for it.
+func exit(ctx context.Context, stderr io.Writer, err error) int {
 	switch {
 	case err == nil:
 		return exitOK

@@ -34,20 +34,49 @@ func refusals(named []int, keyed bool) []int {
 // answer reads what an operation answers.
 func (im *importer) answer(method string, op place, c *call) answer {
 	responses := op.at("responses")
-	var success []int
-	var named []int
-	var schemas, media []place
+	r := im.described(responses)
+	out := answer{block: object("success", numbers(r.success), "refused", numbers(refusals(r.named, c.key != "")),
+		"retry_later", list(object("status", number(429), "wait_seconds", number(30))))}
+	b := im.builder(responses, false)
+	whole := method == "head" || (len(r.media) > 0 && len(r.schemas) == 0)
+	im.unreadable(r.media, r.schemas, whole)
+	body := joined(b, r.schemas)
+	if whole {
+		out.block.set("envelope", boolean(true))
+		if len(r.media) > 0 && method != "head" {
+			c.headers.set("Accept", text("*/*"))
+		}
+		out.schema = object("type", text("object"), "properties", object(
+			"status", object("type", text("integer")), "headers", object("type", text("object")), "body",
+			&node{kind: isObject}))
+		return out
+	}
+	if accept := im.accept(r.media); accept != "" {
+		c.headers.set("Accept", text(accept))
+	}
+	out.schema = b.finish(body)
+	return out
+}
+
+// described is what a document says of the answers of an operation: the statuses of success and the others that it
+// names, and what the bodies of success are.
+type described struct {
+	success, named []int
+	media, schemas []place
+}
+
+func (im *importer) described(responses place) (out described) {
 	ranged := false
 	for _, r := range responses.children() {
 		code := strings.ToUpper(lastStep(responses, r))
 		status, err := strconv.Atoi(code)
 		good := err == nil && status >= 200 && status <= 299
 		if !good && code != "2XX" {
-			named = append(named, status)
+			out.named = append(out.named, status)
 			continue // a refusal is told by its status
 		}
 		if good {
-			success = append(success, status)
+			out.success = append(out.success, status)
 		} else {
 			ranged = true
 		}
@@ -57,41 +86,21 @@ func (im *importer) answer(method string, op place, c *call) answer {
 		}
 		im.rest(r, "description", "content")
 		for _, m := range r.at("content").children() {
-			media = append(media, m)
+			out.media = append(out.media, m)
 			if isJSON(lastStep(r.at("content"), m)) {
 				im.rest(m, "schema", "example", "examples")
-				schemas = append(schemas, m.at("schema"))
+				out.schemas = append(out.schemas, m.at("schema"))
 			}
 		}
 	}
-	if ranged || len(success) == 0 {
+	if ranged || len(out.success) == 0 {
 		if !ranged {
 			im.report.add(Changed, responses, "no success status is described; any from 200 to 206 is taken")
 		}
-		success = append(success, anySuccess...)
+		out.success = append(out.success, anySuccess...)
 	}
-	slices.Sort(success)
-	success = slices.Compact(success)
-	out := answer{block: object("success", numbers(success), "refused", numbers(refusals(named, c.key != "")),
-		"retry_later", list(object("status", number(429), "wait_seconds", number(30))))}
-	b := im.builder(responses, false)
-	whole := method == "head" || (len(media) > 0 && len(schemas) == 0)
-	im.unreadable(media, schemas, whole)
-	body := joined(b, schemas)
-	if whole {
-		out.block.set("envelope", boolean(true))
-		if len(media) > 0 && method != "head" {
-			c.headers.set("Accept", text("*/*"))
-		}
-		out.schema = object("type", text("object"), "properties", object(
-			"status", object("type", text("integer")), "headers", object("type", text("object")), "body",
-			&node{kind: isObject}))
-		return out
-	}
-	if accept := im.accept(media); accept != "" {
-		c.headers.set("Accept", text(accept))
-	}
-	out.schema = b.finish(body)
+	slices.Sort(out.success)
+	out.success = slices.Compact(out.success)
 	return out
 }
 
