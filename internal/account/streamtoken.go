@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
@@ -47,13 +48,22 @@ type streamGrant struct {
 }
 
 // CreateStreamToken returns a token that lets in, for StreamTokenLife, who opens streams in the name of the caller: of
-// its organization, and of this resource alone unless that is empty. It writes its audit row in tx. Fault:
+// its organization, and of this resource alone unless that is empty. Fault:
 // Unprocessable for a resource of more than 255 bytes.
-func (s *Service) CreateStreamToken(ctx context.Context, tx db.DBTX, c Caller,
+func (s *Service) CreateStreamToken(ctx context.Context, c Caller,
 	resource string) (text string, expires time.Time, err error) {
 	if len(resource) > maxResource {
 		return "", time.Time{}, fault.Value([]string{"body", "execution_id"}, "is too long")
 	}
+	err = pg.InTx(ctx, s.cfg.Pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+		text, expires, err = s.grantStream(ctx, tx, c, resource)
+		return err
+	})
+	return text, expires, err
+}
+
+func (s *Service) grantStream(ctx context.Context, tx db.DBTX, c Caller,
+	resource string) (text string, expires time.Time, err error) {
 	now, err := db.New().ClockNow(ctx, tx)
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("read clock: %w", err)

@@ -17,7 +17,7 @@ import (
 
 func (b bundle) streamToken(t *testing.T, c account.Caller, resource string) string {
 	t.Helper()
-	text, expires, err := b.svc.CreateStreamToken(t.Context(), b.pool, c, resource)
+	text, expires, err := b.svc.CreateStreamToken(t.Context(), c, resource)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestStreamToken(t *testing.T) {
 		mustFail(t, b.svc, text, "a stream token as an API key")
 	}
 	refusesStream(t, b.svc, key, "an API key as a stream token")
-	if _, _, err := b.svc.CreateStreamToken(t.Context(), b.pool, caller, strings.Repeat("x", 256)); !fault.Is(err,
+	if _, _, err := b.svc.CreateStreamToken(t.Context(), caller, strings.Repeat("x", 256)); !fault.Is(err,
 		fault.Unprocessable) {
 		t.Errorf("a long resource: %v", err)
 	}

@@ -197,11 +197,8 @@ func (h accountHandler) CreateStreamToken(ctx context.Context, req oas.OptStream
 		}
 	}
 	out := &oas.StreamToken{}
-	err := pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
-		out.Token, out.ExpiresAt, err = h.accounts.CreateStreamToken(ctx, tx, caller, execution)
-		return err
-	})
-	if err != nil {
+	var err error
+	if out.Token, out.ExpiresAt, err = h.accounts.CreateStreamToken(ctx, caller, execution); err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -232,9 +232,7 @@ func (h batchHandler) DeleteBatch(ctx context.Context, params oas.DeleteBatchPar
 	if err != nil {
 		return err
 	}
-	return pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) error {
-		return retention.DeleteBatch(ctx, tx, account.FromContext(ctx).OrgID, id)
-	})
+	return retention.DeleteBatch(ctx, h.pool, account.FromContext(ctx).OrgID, id)
 }
 
 func (h batchHandler) answer(ctx context.Context, r *query.BatchRow, err error) (*oas.Batch, error) {

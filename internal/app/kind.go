@@ -7,12 +7,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/internal/dispatch"
 	"flowlane/internal/due"
 	"flowlane/internal/pause"
-	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 	"flowlane/internal/retention"
 	"flowlane/internal/run"
@@ -165,38 +163,22 @@ func inTurns(ctx context.Context, l *due.Lease, piece func(ctx context.Context,
 
 // release lets a batch go whose scheduled time has come.
 func (a *App) release(ctx context.Context, l *due.Lease) (time.Time, error) {
-	return inTx(ctx, l, a.Pool, func(ctx context.Context, tx pgx.Tx, batch uuid.UUID) (time.Time, error) {
+	return time.Time{}, l.InTx(ctx, a.Pool, func(ctx context.Context, tx pgx.Tx, batch uuid.UUID) (time.Time, error) {
 		return time.Time{}, a.Runs.Release(ctx, tx, batch)
 	})
 }
 
 // tick releases records of a paced batch.
 func (a *App) tick(ctx context.Context, l *due.Lease) (time.Time, error) {
-	return inTx(ctx, l, a.Pool, a.Runs.Tick)
+	return time.Time{}, l.InTx(ctx, a.Pool, a.Runs.Tick)
 }
 
 // expire ends the staging of a record set.
 func (a *App) expire(ctx context.Context, l *due.Lease) (time.Time, error) {
-	return inTx(ctx, l, a.Pool, a.RecordSets.Expire)
+	return time.Time{}, l.InTx(ctx, a.Pool, a.RecordSets.Expire)
 }
 
 // endPause ends a pause whose time is over.
 func (a *App) endPause(ctx context.Context, l *due.Lease) (time.Time, error) {
-	return inTx(ctx, l, a.Pool, a.Pauses.Expire)
-}
-
-// inTx does what is due of an id in one transaction with the end of its lease, and says when to come back.
-func inTx(ctx context.Context, l *due.Lease, pool *pgxpool.Pool, do func(ctx context.Context, tx pgx.Tx,
-	id uuid.UUID) (again time.Time, err error)) (time.Time, error) {
-	id, err := l.ID()
-	if err != nil {
-		return time.Time{}, err
-	}
-	return time.Time{}, pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
-		again, err := do(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		return l.Finish(ctx, tx, again)
-	})
+	return time.Time{}, l.InTx(ctx, a.Pool, a.Pauses.Expire)
 }

@@ -99,6 +99,23 @@ func (l *Lease) Finish(ctx context.Context, tx pgx.Tx, next time.Time) error {
 	return nil
 }
 
+// InTx does what is due of the id in one transaction with the end of the lease: due again when do says, or never for the
+// zero time. It returns what do returned, and ErrLost when another worker may have taken over.
+func (l *Lease) InTx(ctx context.Context, pool pg.Beginner, do func(ctx context.Context, tx pgx.Tx,
+	id uuid.UUID) (again time.Time, err error)) error {
+	id, err := l.ID()
+	if err != nil {
+		return err
+	}
+	return pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error { //nolint:wrapcheck // as do said it
+		again, err := do(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		return l.Finish(ctx, tx, again)
+	})
+}
+
 // again leases the row anew. Work that goes on goes to the end of the line, so that others have their turn.
 func (l *Lease) again(ctx context.Context, tx pgx.Tx) error {
 	asked := time.Now()

@@ -42,7 +42,11 @@ func (in Installation) EraseBatches(ctx context.Context, pool pg.Beginner, maxRo
 
 // DeleteBatch deletes a batch of an organization that is over, with all that retried its records. Faults: NotFound;
 // Conflict where something of them is not over or not decided, and for a batch that is a retry itself.
-func DeleteBatch(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID) error {
+func DeleteBatch(ctx context.Context, pool pg.Beginner, orgID, id uuid.UUID) error {
+	return pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error { return deleteBatch(ctx, tx, orgID, id) })
+}
+
+func deleteBatch(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID) error {
 	q := db.New()
 	root, err := q.BatchEraseLock(ctx, tx, db.BatchEraseLockParams{ID: id, OrgID: orgID})
 	if pg.IsNoRows(err) {

@@ -46,60 +46,56 @@ type fire struct {
 
 // Fire is the handler of due rows of kind Due: it decides the slots that have come.
 func (s *Service) Fire(ctx context.Context, l *due.Lease) (time.Time, error) {
-	id, err := l.ID()
-	if err != nil {
-		return time.Time{}, err
-	}
-	err = s.fire(ctx, l, id, "")
+	err := s.fire(ctx, l, "")
 	if err == nil || ctx.Err() != nil || pg.IsTransient(err) || errors.Is(err, due.ErrLost) {
 		return time.Time{}, err
 	}
 	// The start was refused, and rolled back: the slot has failed, and the next one must not wait for it.
 	reason, inside := run.Refusal(err)
 	if inside {
-		s.log.ErrorContext(ctx, "start of a schedule", "schedule", id, "error", err)
+		s.log.ErrorContext(ctx, "start of a schedule", "schedule", l.Key, "error", err)
 	}
-	return time.Time{}, s.fire(ctx, l, id, reason)
+	return time.Time{}, s.fire(ctx, l, reason)
 }
 
 // fire decides the slots of a schedule that have come, in one transaction with the end of the lease. With a reason, the
 // one that would start a batch has failed for it.
-func (s *Service) fire(ctx context.Context, l *due.Lease, id uuid.UUID, reason string) error {
-	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+func (s *Service) fire(ctx context.Context, l *due.Lease, reason string) error {
+	return l.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx, id uuid.UUID) (again time.Time, err error) {
 		row, err := s.q.ScheduleLockDue(ctx, tx, id)
 		if pg.IsNoRows(err) || err == nil && !row.Enabled {
-			return l.Finish(ctx, tx, time.Time{})
+			return again, nil
 		}
 		if err != nil {
-			return fmt.Errorf("lock schedule %s: %w", id, err)
+			return again, fmt.Errorf("lock schedule %s: %w", id, err)
 		}
 		now, err := s.q.Clock(ctx, tx)
 		if err != nil {
-			return fmt.Errorf("read the clock: %w", err)
+			return again, fmt.Errorf("read the clock: %w", err)
 		}
 		cron, err := ParseIn(row.CronExpression, row.Timezone)
 		if err != nil {
-			return fmt.Errorf("the expression of schedule %s: %w", id, err)
+			return again, fmt.Errorf("the expression of schedule %s: %w", id, err)
 		}
 		slots, more := cron.Between(row.DecidedUpto, now, slotsAtOnce)
 		if len(slots) == 0 {
-			return l.Finish(ctx, tx, cron.Next(now))
+			return cron.Next(now), nil
 		}
 		decided, err := s.decide(ctx, tx, &row, slots, more, now, reason)
 		if err != nil {
-			return err
+			return again, err
 		}
 		if err := s.write(ctx, tx, &row, decided, false, now); err != nil {
-			return err
+			return again, err
 		}
 		if err := s.q.ScheduleDecided(ctx, tx, db.ScheduleDecidedParams{ID: id,
 			DecidedUpto: slots[len(slots)-1]}); err != nil {
-			return fmt.Errorf("move schedule %s: %w", id, err)
+			return again, fmt.Errorf("move schedule %s: %w", id, err)
 		}
 		if more {
-			return l.Finish(ctx, tx, due.Now())
+			return due.Now(), nil
 		}
-		return l.Finish(ctx, tx, cron.Next(now))
+		return cron.Next(now), nil
 	})
 }
 

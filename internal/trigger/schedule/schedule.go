@@ -18,6 +18,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/batch"
 	"flowlane/internal/definition"
+	"flowlane/internal/due"
 	"flowlane/internal/fault"
 	"flowlane/internal/listing"
 	"flowlane/internal/orgquota"
@@ -65,15 +66,15 @@ type Service struct {
 	q           *db.Queries
 	definitions *definition.Service
 	runs        *run.Service
-	due         run.Waker
+	due         due.Waker
 	losses      *pg.Losses
 	log         *slog.Logger
 }
 
 // New returns a Service. losses knows what restores have lost; nil for nothing.
-func New(pool pg.Pool, definitions *definition.Service, runs *run.Service, due run.Waker, losses *pg.Losses,
+func New(pool pg.Pool, definitions *definition.Service, runs *run.Service, waker due.Waker, losses *pg.Losses,
 	log *slog.Logger) *Service {
-	return &Service{pool: pool, q: db.New(), definitions: definitions, runs: runs, due: due, losses: losses, log: log}
+	return &Service{pool: pool, q: db.New(), definitions: definitions, runs: runs, due: waker, losses: losses, log: log}
 }
 
 // Create stores a schedule. Faults: Unprocessable for the expression; NotFound for the definition; Invalid where that
