@@ -65,7 +65,7 @@ type process struct {
 func Main(args []string, stdout, stderr io.Writer) int {
 	var c commands
 	code := -1
-	options, actions, err := grammar(nouns())
+	options, actions, err := grammar(nouns(), args)
 	if err != nil {
 		fmt.Fprintln(stderr, "flowlane:", err)
 		return exitFailed

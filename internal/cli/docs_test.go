@@ -17,7 +17,7 @@ const docsFile = "../../docs/cli.md"
 // nounTable is the table of nouns and verbs as docs/cli.md has it.
 func nounTable(t *testing.T) string {
 	t.Helper()
-	_, actions, err := grammar(nouns())
+	_, actions, err := grammar(nouns(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/alecthomas/kong"
 
@@ -82,21 +83,39 @@ const (
 	shapeAll   = "All"
 )
 
-// grammar makes the commands of the nouns. The actions are by "NOUN VERB".
-func grammar(nouns []noun) (options []kong.Option, actions map[string]*action, err error) {
-	doc, err := apidoc.Read(flowlane.OpenAPI)
-	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // says what it is about
+// asked tells of which nouns a command line needs the verbs that the document describes: of the one that it begins
+// with, of none where it begins with another command, else of all. To read the document and to make flags of it takes
+// most of the time of a command that does little else.
+func asked(args []string) func(n noun) bool {
+	first := func(n noun) bool { return slices.Contains([]string{n.name, n.alias}, args[0]) }
+	command := func(f reflect.StructField) bool { return strings.EqualFold(f.Name, args[0]) }
+	if len(args) > 0 && (slices.ContainsFunc(nouns(), first) ||
+		slices.ContainsFunc(reflect.VisibleFields(reflect.TypeFor[commands]()), command)) {
+		return first
 	}
-	actions = map[string]*action{}
+	return func(noun) bool { return true }
+}
+
+// grammar makes the commands of the nouns, as far as a command line needs them, and all for an empty one. The actions
+// are by "NOUN VERB".
+func grammar(nouns []noun, args []string) (options []kong.Option, actions map[string]*action, err error) {
+	read := sync.OnceValues(func() (*apidoc.Document, error) { return apidoc.Read(flowlane.OpenAPI) })
+	actions, needed := map[string]*action{}, asked(args)
 	for _, n := range nouns {
-		fields := make([]reflect.StructField, len(n.verbs))
+		var fields []reflect.StructField
 		byHand := map[int]any{}
 		for i, v := range n.verbs {
 			f := reflect.StructField{Name: "V" + strconv.Itoa(i)}
-			if v.command != nil {
-				byHand[i], f.Type = v.command, reflect.TypeOf(v.command)
-			} else {
+			switch {
+			case v.command != nil:
+				byHand[len(fields)], f.Type = v.command, reflect.TypeOf(v.command)
+			case !needed(n):
+				continue
+			default:
+				doc, err := read()
+				if err != nil {
+					return nil, nil, err //nolint:wrapcheck // says what it is about
+				}
 				a := newAction(doc, v)
 				if a.op == nil {
 					return nil, nil, fmt.Errorf("%s %s: the API has no operation %q", n.name, v.name, v.operation)
@@ -107,7 +126,7 @@ func grammar(nouns []noun) (options []kong.Option, actions map[string]*action, e
 				}
 			}
 			f.Tag = tag("cmd", "", "name", v.name, "help", strings.TrimSuffix(v.help, ".")+".")
-			fields[i] = f
+			fields = append(fields, f)
 		}
 		made := reflect.New(reflect.StructOf(fields))
 		for i, c := range byHand {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"flowlane"
@@ -48,10 +49,32 @@ func TestNouns_ReachEverything(t *testing.T) {
 	}
 }
 
+// TestNouns_Asked: a command line has the verbs that it may name, and all where it does not say.
+func TestNouns_Asked(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]struct{ has, lacks string }{
+		"serve --drain 1s": {"", "flows list"},
+		"flows list":       {"flows list", "batches list"},
+		"webhook list":     {"webhooks list", "flows list"}, // an alias
+		"flos list":        {"flows list", ""},              // what was meant is looked for among all
+		"--help":           {"batches list", ""},
+		"help flows":       {"flows list", ""},
+		"":                 {"flows list", ""},
+	} {
+		_, actions, err := grammar(nouns(), strings.Fields(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (actions[want.has] == nil) != (want.has == "") || actions[want.lacks] != nil {
+			t.Errorf("flowlane %s: %d verbs, want one %q and none %q", line, len(actions), want.has, want.lacks)
+		}
+	}
+}
+
 // TestNouns_Columns: the columns of tables are fields of what is listed.
 func TestNouns_Columns(t *testing.T) {
 	t.Parallel()
-	_, actions, err := grammar(nouns())
+	_, actions, err := grammar(nouns(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,8 +99,8 @@ func (l *Lease) Finish(ctx context.Context, tx pgx.Tx, next time.Time) error {
 	return nil
 }
 
-// InTx does what is due of the id in one transaction with the end of the lease: due again when do says, or never for the
-// zero time. It returns what do returned, and ErrLost when another worker may have taken over.
+// InTx does what is due of the id in one transaction with the end of the lease: due again when do says, or never for
+// the zero time. It returns the error of do, and ErrLost when another worker may have taken over.
 func (l *Lease) InTx(ctx context.Context, pool pg.Beginner, do func(ctx context.Context, tx pgx.Tx,
 	id uuid.UUID) (again time.Time, err error)) error {
 	id, err := l.ID()
