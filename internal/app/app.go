@@ -1,5 +1,7 @@
 // Package app puts the parts of Flowlane together: it alone knows all of them. It owns the configuration of a server
-// process, its HTTP listener, its workers and their orderly stop. It holds no rules.
+// process, its HTTP listener, its workers and their orderly stop. It promises that nothing stays open where New fails,
+// and that a process which is asked to stop begins nothing new and gives what is under way the time to end. It holds no
+// rules.
 package app
 
 import (

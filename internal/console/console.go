@@ -1,5 +1,6 @@
-// Package console serves the console of web: pages that a browser runs against the API of the same address. It knows
-// nothing of what they show.
+// Package console serves the console of web: pages that a browser runs against the API of the same address. It promises
+// that they run and ask nothing that comes from elsewhere, and that no other page has them in a frame. It knows nothing
+// of what they show.
 package console
 
 import (

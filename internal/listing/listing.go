@@ -1,5 +1,7 @@
 // Package listing says which part of a list a page shows, the same for all lists of things whose ids are in the order
-// in which they were created. It knows neither requests nor tables.
+// in which they were created. It promises that a page goes on right behind the item that it is told, whatever came or
+// went meanwhile, and that the range of a time has the ids of all that was created in it while clocks differ by less
+// than an hour. It knows neither requests nor tables.
 package listing
 
 import (

@@ -1,4 +1,5 @@
-// Package reference turns the API document into one HTML page that needs no network and no script. It knows no
+// Package reference turns the API document into one HTML page that needs no network and no script. It promises that
+// each operation, schema and code of errors stands at an address of its own, which is made of its name. It knows no
 // operation by name.
 package reference
 
@@ -33,8 +34,7 @@ func Policy() string {
 }
 
 // Page is the page for a document in YAML. Each operation stands at #its operationId, each schema at #schema-Name, each
-// code at
-// #error-code.
+// code at #error-code.
 func Page(document []byte, codes []Code) ([]byte, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(document, &root); err != nil {

@@ -1,5 +1,7 @@
 // Package signin signs people in to the console at an OpenID provider: by its authorization code flow with PKCE (RFC
-// 7636). Who comes back from there is sent on to the page of the console that follows a link of ours.
+// 7636). Who comes back from there is sent on to the page of the console that follows a link of ours. It promises that
+// nobody comes in who did not set out with the same browser, at most ten minutes ago, and that no token of the provider
+// reaches a browser. It must not know who has an account: Config.Link does.
 package signin
 
 import (

@@ -1,4 +1,6 @@
-// Package suggest guesses which known name was meant by one that is not known. It knows no resource.
+// Package suggest guesses which known name was meant by one that is not known. It promises that a guess is either near,
+// by few edits or by all of its words, or not made, and that it takes bounded time: names of more than 128 bytes are
+// not compared. It knows no resource.
 package suggest
 
 import (
