@@ -10,7 +10,7 @@ import (
 func policyOf(p *oas.Pacing) (out *pacing.Policy, bad []fault.Field) {
 	out = &pacing.Policy{Records: int64(p.RecordsPerPeriod), PeriodMinutes: p.PeriodMinutes}
 	if w, ok := p.Window.Get(); ok {
-		out.Window = &pacing.Window{Timezone: w.Timezone, Start: w.StartMinuteOfDay, End: w.EndMinuteOfDay}
+		out.Window = &pacing.Hours{Timezone: w.Timezone, Start: w.StartMinuteOfDay, End: w.EndMinuteOfDay}
 		for _, day := range w.Days {
 			out.Window.Days = append(out.Window.Days, string(day))
 		}

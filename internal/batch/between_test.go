@@ -15,10 +15,10 @@ func TestBetween(t *testing.T) {
 			if len(way) == 0 {
 				continue
 			}
-			require.False(t, Allowed(from, to), "a detour from %s to %s", from, to)
+			require.False(t, MayMove(from, to), "a detour from %s to %s", from, to)
 			at := from
 			for _, s := range append(way, to) {
-				require.True(t, Allowed(at, s), "from %s to %s by %v", from, to, way)
+				require.True(t, MayMove(at, s), "from %s to %s by %v", from, to, way)
 				at = s
 			}
 		}

@@ -99,14 +99,14 @@ var drawn = map[Status][]Status{
 	Unresolved:     {Queued, Completed, Failed, Accepted, Rejected, Unprocessed},
 }
 
-// Allowed reports whether a job may move from one status to another.
-func Allowed(from, to Status) bool { return slices.Contains(drawn[from], to) }
+// MayMove reports whether a job may move from one status to another.
+func MayMove(from, to Status) bool { return slices.Contains(drawn[from], to) }
 
 // Between returns the statuses that lie on the shortest drawn way from one status to another. A record with two calls
 // in a step needs that: it stands where the worst known one stands, so that the end of one call can show the other
 // under way.
 func Between(from, to Status) []Status {
-	if from == to || Allowed(from, to) {
+	if from == to || MayMove(from, to) {
 		return nil
 	}
 	came := map[Status]Status{from: from}

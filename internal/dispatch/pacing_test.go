@@ -177,8 +177,8 @@ func TestPacing_ReplacedBetweenTicks(t *testing.T) {
 }
 
 // closedToday is a window that opens in three days.
-func closedToday(b *bundle) *pacing.Window {
-	return &pacing.Window{Timezone: "UTC", End: 1440,
+func closedToday(b *bundle) *pacing.Hours {
+	return &pacing.Hours{Timezone: "UTC", End: 1440,
 		Days: []string{strings.ToLower(b.now().AddDate(0, 0, 3).UTC().Weekday().String())}}
 }
 
@@ -327,7 +327,7 @@ func (p *paceScenario) policy() *pacing.Policy {
 	out := &pacing.Policy{Records: int64(3 + p.rnd.IntN(12)), PeriodMinutes: []int{5, 15, 40, 90}[p.rnd.IntN(4)]}
 	if p.rnd.IntN(3) > 0 {
 		start := p.rnd.IntN(200)
-		out.Window = &pacing.Window{Timezone: p.zone, Start: start, End: start + 20 + p.rnd.IntN(1200)}
+		out.Window = &pacing.Hours{Timezone: p.zone, Start: start, End: start + 20 + p.rnd.IntN(1200)}
 	}
 	return out
 }

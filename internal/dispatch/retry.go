@@ -104,18 +104,18 @@ func (s *settlement) notArrived(call *openCall, v *outcome) {
 	case reason == "":
 		s.putBack(call, v, s.now, true)
 	case late: // it would go round for ever
-		s.again(call, v)
+		s.retryCall(call, v)
 	case reason == provider.ReasonTooLate: // a process that was stopped costs no attempt
 		s.putBack(call, v, s.now.Add(lateRetry), true)
 	case reason == provider.ReasonWithheld:
 		s.putBack(call, v, s.now.Add(lateRetry), false)
 	default:
-		s.again(call, v)
+		s.retryCall(call, v)
 	}
 }
 
-// again tries records again after the pause of their task's retry policy, or fails them when it is used up.
-func (s *settlement) again(call *openCall, v *outcome) {
+// retryCall tries records again after the pause of their task's retry policy, or fails them when it is used up.
+func (s *settlement) retryCall(call *openCall, v *outcome) {
 	jitter := s.d.Random()
 	for i := 0; i < len(call.parts); i++ {
 		p := &call.parts[i]

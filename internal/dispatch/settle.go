@@ -417,7 +417,7 @@ func (s *settlement) unknown(call *openCall, v *outcome) {
 	case call.State: // it is looked into already, or left to a person
 	case stateSettled:
 		s.move(call, v, next, time.Time{})
-		s.again(call, v)
+		s.retryCall(call, v)
 	case stateUnresolved:
 		s.move(call, v, next, time.Time{})
 		if call.from == batch.Started {

@@ -98,7 +98,7 @@ func TestPaced_Work(t *testing.T) {
 		given(w, now, 3))
 	assert.Equal(t, []portion{{from: now, calls: 2}, {from: at(10), calls: 3}}, given(w, now, 2), "again")
 	assert.Equal(t, []portion{{from: at(35), calls: 3}, {from: at(50), calls: 3}}, given(p.Work(now, at(35)), now, 2))
-	p.Policy.Window = &pacing.Window{Timezone: "UTC", Start: 9 * 60, End: 9*60 + 40}
+	p.Policy.Window = &pacing.Hours{Timezone: "UTC", Start: 9 * 60, End: 9*60 + 40}
 	p.LapsesAt = at(5)
 	want := []portion{{from: now, calls: 2}, {from: at(5)}, {from: at(10), calls: 3}, {from: at(30), calls: 3},
 		{from: at(40)}, {from: at(24 * 60), calls: 3}}

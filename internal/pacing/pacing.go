@@ -25,7 +25,7 @@ const (
 type Policy struct {
 	Records       int64   `json:"records_per_period"`
 	PeriodMinutes int     `json:"period_minutes"`
-	Window        *Window `json:"window,omitempty"`
+	Window        *Hours `json:"window,omitempty"`
 }
 
 // Mistake is one thing wrong with a policy: where, as names of its JSON form, and what would be right.

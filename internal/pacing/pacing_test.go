@@ -22,8 +22,8 @@ var zones = []string{
 
 var weekdays = []string{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"}
 
-func drawWindow(t *rapid.T) *pacing.Window {
-	w := &pacing.Window{Timezone: rapid.SampledFrom(zones).Draw(t, "zone")}
+func drawWindow(t *rapid.T) *pacing.Hours {
+	w := &pacing.Hours{Timezone: rapid.SampledFrom(zones).Draw(t, "zone")}
 	w.Start = rapid.OneOf(rapid.IntRange(0, 240), rapid.IntRange(0, 1439)).Draw(t, "start")
 	w.End = rapid.OneOf(rapid.IntRange(w.Start+1, min(w.Start+90, 1440)), rapid.IntRange(w.Start+1, 1440)).Draw(t,
 		"end")
@@ -57,7 +57,7 @@ func drawTime(t *rapid.T, zone string) time.Time {
 }
 
 // open asks the clocks themselves.
-func open(w *pacing.Window, at time.Time) bool {
+func open(w *pacing.Hours, at time.Time) bool {
 	loc, _ := time.LoadLocation(w.Timezone)
 	at = at.In(loc)
 	minute := at.Hour()*60 + at.Minute()
@@ -164,7 +164,7 @@ func TestPolicy_ThroughIsNeverEarly(t *testing.T) {
 	assert.Equal(t, due, slow.Through(due, 0))
 	assert.Equal(t, due.AddDate(0, 0, 3649), slow.Through(due, 3650))
 	assert.GreaterOrEqual(t, slow.Through(due, 100_000).Sub(due), 36500*24*time.Hour, "within what a duration can hold")
-	slow.Window = &pacing.Window{Timezone: "Europe/Berlin", Start: 540, End: 541, Days: []string{"friday"}}
+	slow.Window = &pacing.Hours{Timezone: "Europe/Berlin", Start: 540, End: 541, Days: []string{"friday"}}
 	assert.True(t, slow.Through(due, 1000).After(due.AddDate(0, 0, 999*7-1)))
 }
 
@@ -186,8 +186,8 @@ func TestPolicy_FirstAfterAChange(t *testing.T) {
 
 func TestWindow_AtDaylightSaving(t *testing.T) {
 	t.Parallel()
-	berlin := func(start, end int, days ...string) *pacing.Window {
-		return &pacing.Window{Timezone: "Europe/Berlin", Start: start, End: end, Days: days}
+	berlin := func(start, end int, days ...string) *pacing.Hours {
+		return &pacing.Hours{Timezone: "Europe/Berlin", Start: start, End: end, Days: days}
 	}
 	at := func(text string) time.Time {
 		v, err := time.Parse(time.RFC3339, text)
@@ -195,7 +195,7 @@ func TestWindow_AtDaylightSaving(t *testing.T) {
 		return v.UTC()
 	}
 	for name, c := range map[string]struct {
-		w           *pacing.Window
+		w           *pacing.Hours
 		from, opens string
 	}{
 		"begins in the hour that is skipped":   {berlin(150, 240), "2026-03-29T00:00:00Z", "2026-03-29T01:00:00Z"},
@@ -206,7 +206,7 @@ func TestWindow_AtDaylightSaving(t *testing.T) {
 		"repeated, the second time": {berlin(150, 165), "2026-10-25T00:45:00Z", "2026-10-25T01:30:00Z"},
 		"on a weekday": {berlin(540, 1020, "monday"), "2026-03-28T08:00:00Z",
 			"2026-03-30T07:00:00Z"},
-		"the day that Samoa never had": {&pacing.Window{Timezone: "Pacific/Apia", Start: 0, End: 1440,
+		"the day that Samoa never had": {&pacing.Hours{Timezone: "Pacific/Apia", Start: 0, End: 1440,
 			Days: []string{"friday"}}, "2011-12-29T12:00:00Z", "2012-01-05T10:00:00Z"},
 	} {
 		assert.Equal(t, at(c.opens), c.w.Opens(at(c.from)), name)
@@ -241,7 +241,7 @@ func TestZone(t *testing.T) {
 
 func TestPolicy_CheckAndParse(t *testing.T) {
 	t.Parallel()
-	good := pacing.Policy{Records: 100, PeriodMinutes: 15, Window: &pacing.Window{Timezone: "Europe/Berlin", Start: 540,
+	good := pacing.Policy{Records: 100, PeriodMinutes: 15, Window: &pacing.Hours{Timezone: "Europe/Berlin", Start: 540,
 		End: 1020, Days: []string{"monday", "friday"}}}
 	back, err := pacing.Parse(good.Encode())
 	require.NoError(t, err)
@@ -254,7 +254,7 @@ func TestPolicy_CheckAndParse(t *testing.T) {
 		_, err := pacing.Parse([]byte(raw))
 		assert.Error(t, err, raw)
 	}
-	everything := pacing.Policy{Records: 1_000_001, PeriodMinutes: 1441, Window: &pacing.Window{Timezone: "UTC+2",
+	everything := pacing.Policy{Records: 1_000_001, PeriodMinutes: 1441, Window: &pacing.Hours{Timezone: "UTC+2",
 		Start: 1440, End: 1441, Days: []string{"Monday"}}}
 	var locs []string
 	for _, m := range everything.Check() {
@@ -263,7 +263,7 @@ func TestPolicy_CheckAndParse(t *testing.T) {
 	assert.Equal(t, []string{"records_per_period", "period_minutes", "window.timezone", "window.start_minute_of_day",
 		"window.end_minute_of_day", "window.days"}, locs)
 	for end := range 2 {
-		past := pacing.Window{Timezone: "UTC", Start: 600, End: 599 + end}
+		past := pacing.Hours{Timezone: "UTC", Start: 600, End: 599 + end}
 		policy := pacing.Policy{Records: 1, PeriodMinutes: 1, Window: &past}
 		assert.Len(t, policy.Check(), 1, "end %d", past.End)
 	}

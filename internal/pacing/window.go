@@ -10,10 +10,10 @@ import (
 	_ "time/tzdata" // the zones of policies must be known wherever the binary runs
 )
 
-// Window is when records may be delivered: while the clocks of a time zone show a minute from Start up to, but not
+// Hours is when records may be delivered: while the clocks of a time zone show a minute from Start up to, but not
 // including, End, on these days of the week; every day where Days is empty. So it follows daylight saving: an hour that
 // clocks skip is not there, and one that they repeat is there twice.
-type Window struct {
+type Hours struct {
 	Timezone string   `json:"timezone"`
 	Start    int      `json:"start_minute_of_day"`
 	End      int      `json:"end_minute_of_day"`
@@ -23,7 +23,7 @@ type Window struct {
 // weekdays are the names of days, from the one that Unix time began with.
 var weekdays = []string{"thursday", "friday", "saturday", "sunday", "monday", "tuesday", "wednesday"}
 
-func (w *Window) check() []Mistake {
+func (w *Hours) check() []Mistake {
 	var bad []Mistake
 	add := func(field, format string, args ...any) {
 		bad = append(bad, Mistake{[]string{field}, fmt.Sprintf(format, args...)})
@@ -75,7 +75,7 @@ func Zone(name string) (*time.Location, error) {
 
 // stretch returns how far the clocks of the window's zone are ahead of UTC at t, in seconds, and until when; zero for
 // ever.
-func (w *Window) stretch(t time.Time) (offset int64, until time.Time) {
+func (w *Hours) stretch(t time.Time) (offset int64, until time.Time) {
 	loc, err := Zone(w.Timezone)
 	if err != nil {
 		loc = time.UTC // Check has refused it
@@ -88,7 +88,7 @@ func (w *Window) stretch(t time.Time) (offset int64, until time.Time) {
 
 // from returns the first moment of the window from local on, both as what clocks show, in seconds since they showed the
 // beginning of 1970.
-func (w *Window) from(local int64) int64 {
+func (w *Hours) from(local int64) int64 {
 	for today := floorDiv(local, daySeconds); ; today++ {
 		name := weekdays[((today%7)+7)%7]
 		if end := today*daySeconds + int64(w.End)*60; local < end && (len(w.Days) == 0 || slices.Contains(w.Days,
@@ -103,14 +103,14 @@ const daySeconds = 86400
 func floorDiv(a, b int64) int64 { return (a - ((a%b)+b)%b) / b }
 
 // Open reports whether the window is open at t.
-func (w *Window) Open(t time.Time) bool {
+func (w *Hours) Open(t time.Time) bool {
 	offset, _ := w.stretch(t)
 	local := t.Unix() + offset
 	return w.from(local) == local
 }
 
 // Opens returns t where the window is open, else when it opens next.
-func (w *Window) Opens(t time.Time) time.Time {
+func (w *Hours) Opens(t time.Time) time.Time {
 	for {
 		offset, until := w.stretch(t)
 		local := t.Unix() + offset
@@ -126,7 +126,7 @@ func (w *Window) Opens(t time.Time) time.Time {
 }
 
 // closes returns when the window closes that is open at t, at most limit.
-func (w *Window) closes(t, limit time.Time) time.Time {
+func (w *Hours) closes(t, limit time.Time) time.Time {
 	for {
 		offset, until := w.stretch(t)
 		today := floorDiv(t.Unix()+offset, daySeconds)

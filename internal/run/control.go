@@ -19,7 +19,7 @@ import (
 
 // Pause takes a batch out of work in the caller's transaction: from its commit on nothing of the batch is claimed, and
 // no in-process work is settled. Calls under way settle as usual. It returns false for a batch that is paused already.
-// Package hold keeps exactly one active hold for each paused batch. Faults: NotFound; Conflict for a batch that is
+// Package pause keeps exactly one active pause for each paused batch. Faults: NotFound; Conflict for a batch that is
 // over.
 func (s *Service) Pause(ctx context.Context, tx pgx.Tx,
 	orgID, batchID uuid.UUID) (paused bool, now time.Time, err error) {

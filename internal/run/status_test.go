@@ -31,7 +31,7 @@ func TestAllowed_AgreesWithTheDatabase(t *testing.T) {
 						position, to)
 					return err
 				})
-				require.Equal(t, from == to || batch.Allowed(from, to), err == nil, "from %s to %s: %v", from, to, err)
+				require.Equal(t, from == to || batch.MayMove(from, to), err == nil, "from %s to %s: %v", from, to, err)
 			}
 		}
 		return nil

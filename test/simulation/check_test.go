@@ -240,7 +240,7 @@ func (c *checker) observes(b *budget, k window, n counter) {
 
 // moves: a record moves as drawn, and a completed one was taken by the provider.
 func (c *checker) moves(rec *record, to batch.Status) {
-	if !batch.Allowed(rec.status, to) {
+	if !batch.MayMove(rec.status, to) {
 		c.fail("record %d of batch %d goes from %s to %s", rec.no, rec.batch.no, rec.status, to)
 	}
 	if (to == batch.Completed || to == batch.Accepted) && rec.accepted == 0 {

@@ -85,7 +85,7 @@ func (w *world) drawPolicy(perCall int) *pacing.Policy {
 	p := &pacing.Policy{Records: int64((1 + w.r.IntN(12)) * perCall), PeriodMinutes: 5 + w.r.IntN(120)}
 	if w.chance(3) {
 		from := w.r.IntN(1200)
-		p.Window = &pacing.Window{Timezone: w.zone, Start: from, End: from + 30 + w.r.IntN(1440-from-30)}
+		p.Window = &pacing.Hours{Timezone: w.zone, Start: from, End: from + 30 + w.r.IntN(1440-from-30)}
 		if w.chance(3) {
 			p.Window.Days = []string{"monday", "wednesday", "saturday", "sunday"}
 		}

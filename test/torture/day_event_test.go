@@ -110,7 +110,7 @@ func (d *day) policy() *pacing.Policy {
 		p.PeriodMinutes = 1
 	} else if d.random.IntN(2) == 0 {
 		start := d.random.IntN(1000)
-		p.Window = &pacing.Window{Timezone: pick(d.random, zones), Start: start, End: start + 60 + d.random.IntN(380)}
+		p.Window = &pacing.Hours{Timezone: pick(d.random, zones), Start: start, End: start + 60 + d.random.IntN(380)}
 	}
 	return p
 }
