@@ -23,8 +23,8 @@ const (
 // Policy releases Records at each tick. Ticks are PeriodMinutes apart, or further where the window is closed. A Policy
 // is good once Check has found nothing.
 type Policy struct {
-	Records       int64   `json:"records_per_period"`
-	PeriodMinutes int     `json:"period_minutes"`
+	Records       int64  `json:"records_per_period"`
+	PeriodMinutes int    `json:"period_minutes"`
 	Window        *Hours `json:"window,omitempty"`
 }
 
