@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
+	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/provider"
 	"flowlane/internal/platform/provider/platformsim"
 )
@@ -159,8 +160,8 @@ func TestPlatform_SalesforceBulk_Lost(t *testing.T) {
 	t.Parallel()
 	var withheld atomic.Int32
 	p := servePlatforms(t, func(c *app.Config) {
-		c.Dispatch.Observed = func(_ string, outcome provider.Kind, _ time.Duration) {
-			if outcome == provider.NotArrived {
+		c.Dispatch.Observed = func(r dispatch.RoundTrip) {
+			if r.Outcome == provider.NotArrived {
 				withheld.Add(1)
 			}
 		}

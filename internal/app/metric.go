@@ -13,7 +13,8 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
-	"flowlane/internal/platform/provider"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/pg"
 )
 
 // gatherTimeout bounds what one scrape may ask of the database.
@@ -26,6 +27,8 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	calls    *prometheus.CounterVec
 	callTime *prometheus.HistogramVec
+	retries  *prometheus.CounterVec
+	commits  prometheus.Histogram
 	swept    *prometheus.CounterVec
 	signIns  *prometheus.CounterVec
 	blobs    *prometheus.CounterVec
@@ -50,6 +53,14 @@ func newMetrics(a *App) *metrics {
 			Help:    "Round trips of calls that this process sent, by action and what the answer proved.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"action", "outcome"}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "flowlane_call_retries_total",
+			Help: "Calls that this process sent for records of which an attempt had failed, by action.",
+		}, []string{"action"}),
+		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "flowlane_commit_seconds", Help: "Commits of this process, from asking for one to its answer.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5},
+		}),
 		swept: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "flowlane_sweep_woken_total",
 			Help: "Ready work without a due row that this process found and woke, by kind: each is a fault.",
@@ -71,8 +82,10 @@ func newMetrics(a *App) *metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.seconds, m.calls, m.callTime, m.swept, m.signIns, m.blobs, stateCollector{a},
+		m.requests, m.seconds, m.calls, m.callTime, m.retries, m.commits, m.swept, m.signIns, m.blobs,
+		stateCollector{a}, &installationCollector{a: a},
 	)
+	pg.OnCommit(func(took time.Duration) { m.commits.Observe(took.Seconds()) })
 	return m
 }
 
@@ -82,10 +95,13 @@ func (m *metrics) handler() http.Handler {
 }
 
 // called counts a call, and how long its round trip took, where it was made.
-func (m *metrics) called(actionID string, outcome provider.Kind, took time.Duration) {
-	m.calls.WithLabelValues(actionID, string(outcome)).Inc()
-	if took > 0 {
-		m.callTime.WithLabelValues(actionID, string(outcome)).Observe(took.Seconds())
+func (m *metrics) called(r dispatch.RoundTrip) {
+	m.calls.WithLabelValues(r.ActionID, string(r.Outcome)).Inc()
+	if r.Took > 0 {
+		m.callTime.WithLabelValues(r.ActionID, string(r.Outcome)).Observe(r.Took.Seconds())
+	}
+	if r.Attempt > 1 {
+		m.retries.WithLabelValues(r.ActionID).Inc()
 	}
 }
 
@@ -129,6 +145,8 @@ var (
 		"How old what the replica answers is at most, while it is read.", nil, nil)
 	blobDesc = prometheus.NewDesc("flowlane_blob_store_up",
 		"0 while the store of --blob-url does not answer this process, else 1.", nil, nil)
+	lostDesc = prometheus.NewDesc("flowlane_lease_losses_total",
+		"Leases of this process that others took over: it was stopped, or cut off, for longer than they last.", nil, nil)
 	upDesc = prometheus.NewDesc("flowlane_database_up", "1 when the database answered this scrape.", nil, nil)
 )
 
@@ -138,7 +156,7 @@ type stateCollector struct{ a *App }
 // Describe implements prometheus.Collector.
 func (stateCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, callDesc, openDesc, stepDesc, sizeDesc, usedDesc,
-		lagDesc, blobDesc, upDesc} {
+		lagDesc, blobDesc, lostDesc, upDesc} {
 		out <- d
 	}
 }
@@ -158,6 +176,7 @@ func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 	steps, last, _ := c.a.watch.Steps()
 	out <- prometheus.MustNewConstMetric(stepDesc, prometheus.CounterValue, float64(steps))
 	gauge(sizeDesc, last.Seconds())
+	out <- prometheus.MustNewConstMetric(lostDesc, prometheus.CounterValue, float64(c.a.Scheduler.Lost()))
 	if lag, used, ok := c.a.reads.Lag(); ok {
 		gauge(usedDesc, map[bool]float64{true: 1}[used])
 		if used {

@@ -58,9 +58,19 @@ type Options struct {
 	Log  *slog.Logger
 	// PropagateTrace has calls carry the traceparent of their trace to receivers.
 	PropagateTrace bool
-	// Observed, if set, is told of every round trip: the action, what the answer proves, and how long it took; zero
-	// where it was not made, or its times are not known. It must be quick.
-	Observed func(actionID string, outcome provider.Kind, took time.Duration)
+	// Observed, if set, is told of every round trip. It must be quick.
+	Observed func(RoundTrip)
+}
+
+// RoundTrip is what is told of one.
+type RoundTrip struct {
+	// ActionID is of the catalog, Outcome what the answer proves.
+	ActionID string
+	Outcome  provider.Kind
+	// Took is zero where no request was made.
+	Took time.Duration
+	// Attempt is the first of those of its records, from 1.
+	Attempt int
 }
 
 // Deps are what a Dispatcher works with.
@@ -121,7 +131,7 @@ func New(d Deps, opts Options) *Dispatcher {
 	opts.Keep = cmp.Or(opts.Keep, KeepAll)
 	opts.Log = cmp.Or(opts.Log, slog.Default())
 	if opts.Observed == nil {
-		opts.Observed = func(string, provider.Kind, time.Duration) {}
+		opts.Observed = func(RoundTrip) {}
 	}
 	if d.Tracer == nil {
 		d.Tracer = noop.Tracer{}

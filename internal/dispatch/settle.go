@@ -56,7 +56,8 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 			v.body = provider.ErrorBody(&f.answer)
 		}
 		d.exchanged(&v, &f.answer)
-		d.opts.Observed(action.ID, v.reading.Kind, v.finishedAt.Sub(v.startedAt))
+		d.opts.Observed(RoundTrip{ActionID: action.ID, Outcome: v.reading.Kind, Took: v.finishedAt.Sub(v.startedAt),
+			Attempt: int(max(f.call.attempt, 1))})
 		d.observe(ctx, f.call, &f.answer)
 		d.learn(ctx, f.call, &f.answer)
 		d.logCall(ctx, k, f, &v)

@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -84,6 +85,8 @@ type Scheduler struct {
 	sooner chan time.Time
 	local  localWorkers
 	woken  wakeUps
+	// lost counts the leases that another worker took over.
+	lost atomic.Int64
 
 	mu    sync.RWMutex
 	kinds map[string]kind
@@ -132,6 +135,9 @@ func New(pool *pgxpool.Pool, queue Queue, opts Options) *Scheduler {
 	opts.LastRetry = orElse(opts.LastRetry, time.Minute)
 	return &Scheduler{pool: pool, queue: queue, opts: opts, kinds: map[string]kind{}, sooner: make(chan time.Time, 1)}
 }
+
+// Lost is how many leases of this process others have taken over: it was stopped, or cut off, for longer than they last.
+func (s *Scheduler) Lost() int64 { return s.lost.Load() }
 
 func orElse(d, standard time.Duration) time.Duration {
 	if d <= 0 {
