@@ -109,28 +109,28 @@ WHERE c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspn
 
 -- What processes show as metrics of the whole installation, and read at most every few seconds.
 
--- name: MetricQueues :many
+-- name: OpsQueueMetrics :many
 SELECT lane, sum(waiting_records)::bigint AS records, sum(paused_records)::bigint AS paused,
     coalesce(extract(epoch FROM max(oldest_age)), 0)::float8 AS oldest_seconds
 FROM ops.queue GROUP BY lane;
 
--- name: MetricBudgets :many
+-- name: OpsBudgetMetrics :many
 -- Of the windows that are open: how many there are, how many are exhausted, and what the emptiest has left of its cap.
 SELECT bucket, window_seconds, count(*) AS windows, count(*) FILTER (WHERE exhausted) AS exhausted,
     min(greatest(remaining, 0)::float8 / cap)::float8 AS least_left
 FROM ops.budget_window WHERE cap > 0 GROUP BY bucket, window_seconds;
 
--- name: MetricUnknown :many
+-- name: OpsUnknownMetrics :many
 SELECT (CASE WHEN age < interval '1 minute' THEN '1m' WHEN age < interval '10 minutes' THEN '10m'
     WHEN age < interval '1 hour' THEN '1h' WHEN age < interval '1 day' THEN '1d' ELSE 'older' END)::text AS age,
     count(*) AS calls
 FROM ops.unknown_outcome GROUP BY 1;
 
--- name: MetricSnapshot :one
+-- name: OpsSnapshotAge :one
 -- For how long, in seconds, the oldest open transaction has kept vacuum from its work.
 SELECT coalesce(extract(epoch FROM clock_timestamp() - min(began_at)), 0)::float8 FROM ops.xmin_holder;
 
--- name: MetricTables :many
+-- name: OpsTableBytes :many
 -- Bytes by table, its partitions, indexes and large values with it, of those that have a mebibyte.
 SELECT coalesce(pg_partition_root(c.oid), c.oid)::regclass::text AS name,
     sum(pg_total_relation_size(c.oid))::bigint AS bytes

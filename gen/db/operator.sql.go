@@ -13,13 +13,13 @@ import (
 	"github.com/google/uuid"
 )
 
-const metricBudgets = `-- name: MetricBudgets :many
+const opsBudgetMetrics = `-- name: OpsBudgetMetrics :many
 SELECT bucket, window_seconds, count(*) AS windows, count(*) FILTER (WHERE exhausted) AS exhausted,
     min(greatest(remaining, 0)::float8 / cap)::float8 AS least_left
 FROM ops.budget_window WHERE cap > 0 GROUP BY bucket, window_seconds
 `
 
-type MetricBudgetsRow struct {
+type OpsBudgetMetricsRow struct {
 	Bucket        string
 	WindowSeconds int32
 	Windows       int64
@@ -28,15 +28,15 @@ type MetricBudgetsRow struct {
 }
 
 // Of the windows that are open: how many there are, how many are exhausted, and what the emptiest has left of its cap.
-func (q *Queries) MetricBudgets(ctx context.Context, db DBTX) ([]MetricBudgetsRow, error) {
-	rows, err := db.Query(ctx, metricBudgets)
+func (q *Queries) OpsBudgetMetrics(ctx context.Context, db DBTX) ([]OpsBudgetMetricsRow, error) {
+	rows, err := db.Query(ctx, opsBudgetMetrics)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []MetricBudgetsRow
+	var items []OpsBudgetMetricsRow
 	for rows.Next() {
-		var i MetricBudgetsRow
+		var i OpsBudgetMetricsRow
 		if err := rows.Scan(
 			&i.Bucket,
 			&i.WindowSeconds,
@@ -44,123 +44,6 @@ func (q *Queries) MetricBudgets(ctx context.Context, db DBTX) ([]MetricBudgetsRo
 			&i.Exhausted,
 			&i.LeastLeft,
 		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const metricQueues = `-- name: MetricQueues :many
-
-SELECT lane, sum(waiting_records)::bigint AS records, sum(paused_records)::bigint AS paused,
-    coalesce(extract(epoch FROM max(oldest_age)), 0)::float8 AS oldest_seconds
-FROM ops.queue GROUP BY lane
-`
-
-type MetricQueuesRow struct {
-	Lane          FlowLane
-	Records       int64
-	Paused        int64
-	OldestSeconds float64
-}
-
-// What processes show as metrics of the whole installation, and read at most every few seconds.
-func (q *Queries) MetricQueues(ctx context.Context, db DBTX) ([]MetricQueuesRow, error) {
-	rows, err := db.Query(ctx, metricQueues)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []MetricQueuesRow
-	for rows.Next() {
-		var i MetricQueuesRow
-		if err := rows.Scan(
-			&i.Lane,
-			&i.Records,
-			&i.Paused,
-			&i.OldestSeconds,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const metricSnapshot = `-- name: MetricSnapshot :one
-SELECT coalesce(extract(epoch FROM clock_timestamp() - min(began_at)), 0)::float8 FROM ops.xmin_holder
-`
-
-// For how long, in seconds, the oldest open transaction has kept vacuum from its work.
-func (q *Queries) MetricSnapshot(ctx context.Context, db DBTX) (float64, error) {
-	row := db.QueryRow(ctx, metricSnapshot)
-	var column_1 float64
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
-const metricTables = `-- name: MetricTables :many
-SELECT coalesce(pg_partition_root(c.oid), c.oid)::regclass::text AS name,
-    sum(pg_total_relation_size(c.oid))::bigint AS bytes
-FROM pg_catalog.pg_class c WHERE c.relnamespace IN ('flow'::regnamespace, 'river'::regnamespace) AND c.relkind = 'r'
-GROUP BY 1 HAVING sum(pg_total_relation_size(c.oid)) >= 1048576
-`
-
-type MetricTablesRow struct {
-	Name  string
-	Bytes int64
-}
-
-// Bytes by table, its partitions, indexes and large values with it, of those that have a mebibyte.
-func (q *Queries) MetricTables(ctx context.Context, db DBTX) ([]MetricTablesRow, error) {
-	rows, err := db.Query(ctx, metricTables)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []MetricTablesRow
-	for rows.Next() {
-		var i MetricTablesRow
-		if err := rows.Scan(&i.Name, &i.Bytes); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const metricUnknown = `-- name: MetricUnknown :many
-SELECT (CASE WHEN age < interval '1 minute' THEN '1m' WHEN age < interval '10 minutes' THEN '10m'
-    WHEN age < interval '1 hour' THEN '1h' WHEN age < interval '1 day' THEN '1d' ELSE 'older' END)::text AS age,
-    count(*) AS calls
-FROM ops.unknown_outcome GROUP BY 1
-`
-
-type MetricUnknownRow struct {
-	Age   string
-	Calls int64
-}
-
-func (q *Queries) MetricUnknown(ctx context.Context, db DBTX) ([]MetricUnknownRow, error) {
-	rows, err := db.Query(ctx, metricUnknown)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []MetricUnknownRow
-	for rows.Next() {
-		var i MetricUnknownRow
-		if err := rows.Scan(&i.Age, &i.Calls); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -407,6 +290,46 @@ func (q *Queries) OpsQueue(ctx context.Context, db DBTX, most int32) ([][]byte, 
 	return items, nil
 }
 
+const opsQueueMetrics = `-- name: OpsQueueMetrics :many
+
+SELECT lane, sum(waiting_records)::bigint AS records, sum(paused_records)::bigint AS paused,
+    coalesce(extract(epoch FROM max(oldest_age)), 0)::float8 AS oldest_seconds
+FROM ops.queue GROUP BY lane
+`
+
+type OpsQueueMetricsRow struct {
+	Lane          FlowLane
+	Records       int64
+	Paused        int64
+	OldestSeconds float64
+}
+
+// What processes show as metrics of the whole installation, and read at most every few seconds.
+func (q *Queries) OpsQueueMetrics(ctx context.Context, db DBTX) ([]OpsQueueMetricsRow, error) {
+	rows, err := db.Query(ctx, opsQueueMetrics)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OpsQueueMetricsRow
+	for rows.Next() {
+		var i OpsQueueMetricsRow
+		if err := rows.Scan(
+			&i.Lane,
+			&i.Records,
+			&i.Paused,
+			&i.OldestSeconds,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const opsReplication = `-- name: OpsReplication :many
 SELECT row_to_json(v) FROM (SELECT kind, name, state, behind_bytes, behind FROM ops.replication ORDER BY behind_bytes DESC NULLS LAST LIMIT $1) v
 `
@@ -479,6 +402,51 @@ func (q *Queries) OpsRetries(ctx context.Context, db DBTX, most int32) ([][]byte
 	return items, nil
 }
 
+const opsSnapshotAge = `-- name: OpsSnapshotAge :one
+SELECT coalesce(extract(epoch FROM clock_timestamp() - min(began_at)), 0)::float8 FROM ops.xmin_holder
+`
+
+// For how long, in seconds, the oldest open transaction has kept vacuum from its work.
+func (q *Queries) OpsSnapshotAge(ctx context.Context, db DBTX) (float64, error) {
+	row := db.QueryRow(ctx, opsSnapshotAge)
+	var column_1 float64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const opsTableBytes = `-- name: OpsTableBytes :many
+SELECT coalesce(pg_partition_root(c.oid), c.oid)::regclass::text AS name,
+    sum(pg_total_relation_size(c.oid))::bigint AS bytes
+FROM pg_catalog.pg_class c WHERE c.relnamespace IN ('flow'::regnamespace, 'river'::regnamespace) AND c.relkind = 'r'
+GROUP BY 1 HAVING sum(pg_total_relation_size(c.oid)) >= 1048576
+`
+
+type OpsTableBytesRow struct {
+	Name  string
+	Bytes int64
+}
+
+// Bytes by table, its partitions, indexes and large values with it, of those that have a mebibyte.
+func (q *Queries) OpsTableBytes(ctx context.Context, db DBTX) ([]OpsTableBytesRow, error) {
+	rows, err := db.Query(ctx, opsTableBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OpsTableBytesRow
+	for rows.Next() {
+		var i OpsTableBytesRow
+		if err := rows.Scan(&i.Name, &i.Bytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const opsTables = `-- name: OpsTables :many
 SELECT row_to_json(v) FROM (SELECT table_schema, table_name, live_rows, dead_rows, dead_percent, vacuumed_at, analyzed_at, table_bytes, index_bytes, freeze_age FROM ops.table_health ORDER BY table_bytes + index_bytes DESC LIMIT $1) v
 `
@@ -520,6 +488,38 @@ func (q *Queries) OpsUnknown(ctx context.Context, db DBTX, most int32) ([][]byte
 			return nil, err
 		}
 		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsUnknownMetrics = `-- name: OpsUnknownMetrics :many
+SELECT (CASE WHEN age < interval '1 minute' THEN '1m' WHEN age < interval '10 minutes' THEN '10m'
+    WHEN age < interval '1 hour' THEN '1h' WHEN age < interval '1 day' THEN '1d' ELSE 'older' END)::text AS age,
+    count(*) AS calls
+FROM ops.unknown_outcome GROUP BY 1
+`
+
+type OpsUnknownMetricsRow struct {
+	Age   string
+	Calls int64
+}
+
+func (q *Queries) OpsUnknownMetrics(ctx context.Context, db DBTX) ([]OpsUnknownMetricsRow, error) {
+	rows, err := db.Query(ctx, opsUnknownMetrics)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OpsUnknownMetricsRow
+	for rows.Next() {
+		var i OpsUnknownMetricsRow
+		if err := rows.Scan(&i.Age, &i.Calls); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -84,20 +84,20 @@ func readInstallation(ctx context.Context, conn db.DBTX) (out []prometheus.Metri
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out = append(out, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...))
 	}
-	queues, err1 := q.MetricQueues(ctx, conn)
+	queues, err1 := q.OpsQueueMetrics(ctx, conn)
 	for _, r := range queues {
 		gauge(queuedDesc, float64(r.Records), string(r.Lane))
 		gauge(pausedDesc, float64(r.Paused), string(r.Lane))
 		gauge(oldestDesc, r.OldestSeconds, string(r.Lane))
 	}
-	budgets, err2 := q.MetricBudgets(ctx, conn)
+	budgets, err2 := q.OpsBudgetMetrics(ctx, conn)
 	for _, r := range budgets {
 		window := strconv.Itoa(int(r.WindowSeconds))
 		gauge(leftDesc, r.LeastLeft, r.Bucket, window)
 		gauge(windowsDesc, float64(r.Windows-r.Exhausted), r.Bucket, window, "open")
 		gauge(windowsDesc, float64(r.Exhausted), r.Bucket, window, "exhausted")
 	}
-	unknown, err3 := q.MetricUnknown(ctx, conn)
+	unknown, err3 := q.OpsUnknownMetrics(ctx, conn)
 	counts := map[string]int64{}
 	for _, r := range unknown {
 		counts[r.Age] = r.Calls
@@ -107,11 +107,11 @@ func readInstallation(ctx context.Context, conn db.DBTX) (out []prometheus.Metri
 			gauge(unknownDesc, float64(counts[age]), age)
 		}
 	}
-	snapshot, err4 := q.MetricSnapshot(ctx, conn)
+	snapshot, err4 := q.OpsSnapshotAge(ctx, conn)
 	if err4 == nil {
 		gauge(snapshotDesc, snapshot)
 	}
-	tables, err5 := q.MetricTables(ctx, conn)
+	tables, err5 := q.OpsTableBytes(ctx, conn)
 	for _, r := range tables {
 		gauge(tableDesc, float64(r.Bytes), r.Name)
 	}
