@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // KEKVariable names the environment variable with the key-encryption key: 32 bytes in standard base64.
@@ -24,7 +25,7 @@ const keyBytes = 32
 type KEK struct{ secret }
 
 // LoadKEK takes the key from value (of FLOWLANE_KEK) or, where that is empty, from the file at path, which nobody but
-// its owner may read. The error says what to set; it never shows the key.
+// its owner may read, or where that is somebody else, its group. The error says what to set; it never shows the key.
 func LoadKEK(value, path string) (KEK, error) {
 	if value != "" {
 		return ParseKEK(value, KEKVariable)
@@ -42,7 +43,7 @@ func LoadKEK(value, path string) (KEK, error) {
 	if err != nil {
 		return KEK{}, fmt.Errorf("read the key-encryption key: set %s or create the file: %w", KEKVariable, err)
 	}
-	if open := info.Mode().Perm() & 0o077; open != 0 {
+	if info.Mode().Perm()&openTo(info) != 0 {
 		return KEK{}, fmt.Errorf("the key-encryption key in %s can be read by others; run `chmod 600 %s`", path, path)
 	}
 	text, err := os.ReadFile(path)
@@ -50,6 +51,15 @@ func LoadKEK(value, path string) (KEK, error) {
 		return KEK{}, fmt.Errorf("read the key-encryption key: %w", err)
 	}
 	return ParseKEK(string(text), path)
+}
+
+// openTo is the permissions that a file with the key must not have. Kubernetes and systemd hand over secrets in files
+// of root's that the process may read as one of their group; its own files are for nobody else.
+func openTo(info fs.FileInfo) fs.FileMode {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) != os.Geteuid() {
+		return 0o037
+	}
+	return 0o077
 }
 
 // LoadOrCreateKEK is LoadKEK for a data folder of its own: a file that is missing is made, readable by its owner only,

@@ -261,6 +261,24 @@ func TestLoadKEK(t *testing.T) {
 	if _, err := vault.LoadKEK("", file); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a file that others can read: %v", err)
 	}
+	write(0o440, text)
+	if _, err := vault.LoadKEK("", file); err == nil {
+		t.Error("a file of its own that its group can read is taken")
+	}
+	if os.Geteuid() == 0 { // who gives a file away
+		if err := os.Chown(file, 65534, 0); err != nil {
+			t.Fatal(err)
+		}
+		if lent, err := vault.LoadKEK("", file); err != nil || lent != fromFile {
+			t.Errorf("a file of somebody else's that its group can read: %v", err)
+		}
+		for _, mode := range []os.FileMode{0o444, 0o460} {
+			write(mode, text)
+			if _, err := vault.LoadKEK("", file); err == nil {
+				t.Errorf("a file of somebody else's with mode %o is taken", mode)
+			}
+		}
+	}
 	const short = "c2hvcnQgbmVlZGxl"
 	write(0o600, short)
 	if _, err := vault.LoadKEK("", file); err == nil || strings.Contains(err.Error(), short) {
