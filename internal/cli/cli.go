@@ -75,7 +75,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 			"at the rate each provider allows, and never twice."),
 		kong.Writers(stdout, stderr), kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
-		kong.ExplicitGroups(groups),
+		kong.ExplicitGroups(groups), kong.Resolvers(kong.ResolverFunc(valueFiles)),
 		kong.Exit(func(n int) { code = n }),
 	)...)
 	if err != nil {

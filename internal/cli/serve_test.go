@@ -79,6 +79,27 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// TestValueFiles: a file whose value cannot be used is named, and what it holds is not.
+func TestValueFiles(t *testing.T) {
+	t.Parallel()
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		env  []string
+		want string
+	}{
+		{[]string{"DATABASE_URL_FILE=/none"}, "DATABASE_URL_FILE: open /none"},
+		{[]string{"DATABASE_URL_FILE=" + empty}, "DATABASE_URL_FILE: " + empty + " is empty"},
+		{[]string{"FLOWLANE_LISTEN_FILE=" + empty, "FLOWLANE_LISTEN=127.0.0.1:0"}, "are both set: keep one"},
+	} {
+		if code, said := fails(t, tt.env, "serve"); code != 2 || !strings.Contains(said, tt.want) {
+			t.Errorf("%v: exit %d, %s", tt.env, code, said)
+		}
+	}
+}
+
 // TestServe_Waits: a Postgres that takes connections and says nothing is named while it is waited for, then why there
 // is none.
 func TestServe_Waits(t *testing.T) {

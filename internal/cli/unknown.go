@@ -37,7 +37,8 @@ func unknownVariables(app *kong.Application, environment []string) []string {
 	for _, variable := range environment {
 		name, _, _ := strings.Cut(variable, "=")
 		other := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-		if !strings.HasPrefix(name, ownPrefix) || known[name] || slices.ContainsFunc(otherVariables, other) {
+		if !strings.HasPrefix(name, ownPrefix) || known[strings.TrimSuffix(name, fileSuffix)] ||
+			slices.ContainsFunc(otherVariables, other) {
 			continue
 		}
 		say := name + " is no variable of flowlane and does nothing"
