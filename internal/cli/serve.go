@@ -92,7 +92,8 @@ type serveCommand struct {
 	output
 	front
 
-	Listen string `name:"listen" env:"FLOWLANE_LISTEN" default:"127.0.0.1:8080" help:"HOST:PORT of the API; port 0 takes a free one."`
+	Listen  string `name:"listen" env:"FLOWLANE_LISTEN" default:"127.0.0.1:8080" help:"HOST:PORT of the API; port 0 takes a free one."`
+	Workers bool   `name:"workers" env:"FLOWLANE_WORKERS" default:"true" negatable:"" help:"Work, too. With --no-workers the process has the API alone, and others (flowlane work) do the work."`
 }
 
 // Run serves until it is told to stop.
@@ -101,8 +102,8 @@ func (c *serveCommand) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	cfg.Listen, cfg.Front, cfg.Workers, cfg.PublicURL, cfg.Migrate = c.Listen, c.front.config(), true, c.PublicURL,
-		c.Migrate
+	cfg.Listen, cfg.Front, cfg.Workers, cfg.PublicURL, cfg.Migrate = c.Listen, c.front.config(), c.Workers,
+		c.PublicURL, c.Migrate
 	return serve(ctx, p, cfg, c.output)
 }
 

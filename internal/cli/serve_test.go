@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"flowlane/test/apitest"
 	"flowlane/test/pgtest"
@@ -76,6 +78,63 @@ func TestServe(t *testing.T) {
 	}
 	for _, p := range []*running{first, second, third} {
 		p.stop(t, syscall.SIGTERM)
+	}
+}
+
+// TestServe_NoWorkers: the API alone takes work on, which begins once there is a worker. Its secrets are in files.
+func TestServe_NoWorkers(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewDatabase(t)
+	file := func(value string) string {
+		path := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(path, []byte(value+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	var sim, api, worker urlFacts
+	launch(t, nil, &sim, "sim", "dialer", "--listen", "127.0.0.1:0")
+	env := []string{"DATABASE_URL_FILE=" + file(dsn), "FLOWLANE_KEK_FILE=" + file(testKEK), "FLOWLANE_SIM_URL=" + sim.URL}
+	var org struct{ ID string }
+	output(t, env, &org, "org", "create", "--name", "Acme")
+	var key struct{ Key string }
+	output(t, env, &key, "apikey", "create", "--org", org.ID, "--name", "test")
+	const token = "operators-of-acme-only"
+	launch(t, append(env, "FLOWLANE_WORKERS=false", "FLOWLANE_OPERATOR_TOKEN_FILE="+file(token)), &api,
+		"serve", "--listen", "127.0.0.1:0")
+	if status := get(t, api.OperatorURL+"/metrics", "", nil); status != http.StatusUnauthorized {
+		t.Errorf("metrics without the token of the file: %d", status)
+	}
+	env = append(env, "FLOWLANE_URL="+api.URL, "FLOWLANE_API_KEY="+key.Key)
+	var demo struct{ Status string }
+	done := make(chan struct{})
+	cmd := program(t, env, "demo", "--records", "50", "--json")
+	go func() {
+		defer close(done)
+		text, err := cmd.Output()
+		if err != nil || json.Unmarshal(text, &demo) != nil {
+			t.Errorf("demo: %v, %s", err, text)
+		}
+	}()
+	var batches struct {
+		Items []struct {
+			Counts struct{ Queued, Accepted int } `json:"job_counts"`
+		}
+	}
+	queued := func() bool {
+		return len(batches.Items) > 0 && batches.Items[0].Counts.Queued+batches.Items[0].Counts.Accepted > 0
+	}
+	for look := time.NewTicker(100 * time.Millisecond); !queued(); <-look.C {
+		if status := get(t, api.URL+"/v1/flows/batches", key.Key, &batches); status != http.StatusOK {
+			t.Fatalf("batches: %d", status)
+		}
+	}
+	if n := batches.Items[0].Counts.Accepted; n != 0 {
+		t.Errorf("%d records were sent without a worker", n)
+	}
+	launch(t, env, &worker, "work")
+	if <-done; demo.Status != "completed" {
+		t.Errorf("demo: %+v", demo)
 	}
 }
 
