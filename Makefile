@@ -13,6 +13,7 @@ GENERATORS = tools/generators
 GENERATORS_PACKAGES = $(GENERATORS)/node_modules/.package-lock.json
 SERVERS_PACKAGES = test/servers/node_modules/.package-lock.json
 SUPPLY = tools/supply
+DEPLOY = tools/deploy
 SDK = sdk/typescript
 SDK_PACKAGES = $(SDK)/node_modules/.package-lock.json
 WEB = web
@@ -82,6 +83,7 @@ verify: generate $(REDOCLY_PACKAGES) $(SERVERS_PACKAGES) ## Fail when what is ge
 	go -C tools mod verify
 	go -C $(SUPPLY) mod verify
 	go -C $(GENERATORS) mod verify
+	go -C $(DEPLOY) mod verify
 	@files=$$(git ls-files '*.go') && bad=$$(gofmt -l $$files) || exit 1; if [ -n "$$bad" ]; then echo "$$bad"; \
 		echo 'These files are not formatted: run `gofmt -w` on them.' >&2; exit 1; fi
 	go -C sdk/go vet ./...
@@ -115,6 +117,11 @@ bin/supply: $(wildcard $(SUPPLY)/*.go $(SUPPLY)/*.json $(SUPPLY)/go.*)
 .PHONY: docs
 docs: ## Make a site of docs/ in bin/docs, to be published as it is; servers have it at /docs
 	go run ./cmd/site bin/docs
+
+.PHONY: deploy
+deploy: bin/flowlane ## Check what is in deploy: the chart, the compose file, the unit, and that alerts fire; needs Debian's systemd and prometheus
+	go -C $(DEPLOY) test ./...
+	CI=true go test -vet=off -ldflags=-w ./test/deploy
 
 .PHONY: test
 test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATABASE_URL names); TEST=flags adds flags
