@@ -41,6 +41,7 @@ type commands struct {
 	Dev      devCommand      `cmd:"" group:"operate" help:"Run everything on this machine: Postgres, a simulated platform, API and workers."`
 	Serve    serveCommand    `cmd:"" group:"operate" help:"Run the API and workers against DATABASE_URL."`
 	Work     workCommand     `cmd:"" group:"operate" help:"Run workers only."`
+	Ready    readyCommand    `cmd:"" group:"operate" help:"Ask a process whether it can serve."`
 	Migrate  migrateCommand  `cmd:"" group:"operate" help:"Bring the database up to date, or see how far it is."`
 	Org      orgCommand      `cmd:"" group:"operate" help:"Create, list, suspend, export and delete organizations."`
 	Apikey   apikeyCommand   `cmd:"" group:"operate" help:"Create API keys."`

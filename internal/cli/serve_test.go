@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,8 +56,17 @@ func TestServe(t *testing.T) {
 	first := launch(t, env, &one, "serve", "--listen", "127.0.0.1:0")
 	second := launch(t, env, &two, "serve", "--listen", "127.0.0.1:0", "--migrate")
 	third := launch(t, env, &worker, "work")
-	if status := get(t, worker.OperatorURL+"/readyz", "", nil); status != http.StatusOK {
-		t.Errorf("worker: /readyz answers %d", status)
+	for _, url := range []string{worker.OperatorURL, one.URL + "/"} {
+		if said := says(t, nil, "", "ready", url); said != "{\"status\":\"ok\"}\n" {
+			t.Errorf("ready %s: %s", url, said)
+		}
+	}
+	notReady := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
+	t.Cleanup(notReady.Close)
+	for url, want := range map[string]int{notReady.URL: 7, "http://127.0.0.1:1": 6, "://": 2} {
+		if code, said := fails(t, nil, "ready", url); code != want {
+			t.Errorf("ready %s: exit %d, %s", url, code, said)
+		}
 	}
 	if res, err := http.Get(worker.OperatorURL + "/v1/account/me"); err != nil ||
 		res.StatusCode != http.StatusNotFound || res.Body.Close() != nil {
