@@ -114,6 +114,15 @@ sbom: bin/flowlane bin/supply ## Write the bill of materials of bin/flowlane bes
 bin/supply: $(wildcard $(SUPPLY)/*.go $(SUPPLY)/*.json $(SUPPLY)/go.*)
 	go -C $(SUPPLY) build -o $(CURDIR)/$@ .
 
+# Any of docker, podman and buildah.
+ENGINE = docker
+IMAGE = flowlane
+
+.PHONY: image
+image: ## Build the image of deploy/Dockerfile; ENGINE=docker, podman or buildah, IMAGE=name
+	$(ENGINE) build -f deploy/Dockerfile -t "$(IMAGE):$$(git describe --tags --always)" --build-arg SOURCE="$(SOURCE)" \
+		--build-arg VERSION="$$(git describe --tags --always)" --build-arg REVISION="$$(git rev-parse HEAD)" $(BUILD_FLAGS) .
+
 .PHONY: docs
 docs: ## Make a site of docs/ in bin/docs, to be published as it is; servers have it at /docs
 	go run ./cmd/site bin/docs
