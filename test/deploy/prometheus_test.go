@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,31 +108,39 @@ func (p *prometheus) ask(t *testing.T, data any, path string, values url.Values)
 // fires waits until each of these alerts has fired.
 func (p *prometheus) fires(t *testing.T, names ...string) {
 	t.Helper()
+	p.firesBy(t, func() {}, names...)
+}
+
+// firesBy has a fault happen again and again until each of these alerts has fired.
+func (p *prometheus) firesBy(t *testing.T, fault func(), names ...string) {
+	t.Helper()
 	defer func() {
 		if t.Failed() {
 			t.Logf("these have fired: %v", p.fired)
 		}
 	}()
 	await(t, fmt.Sprintf("the alerts %v fire", names), func() bool {
-		var data struct {
-			Alerts []struct {
-				State  string
-				Labels struct{ Alertname string }
-			}
-		}
-		if said := p.ask(t, &data, "alerts", nil); said != "" {
-			t.Fatal(said)
-		}
-		for _, a := range data.Alerts {
-			p.fired[a.Labels.Alertname] = p.fired[a.Labels.Alertname] || a.State == "firing"
-		}
-		for _, name := range names {
-			if !p.fired[name] {
-				return false
-			}
-		}
-		return true
+		fault()
+		p.look(t)
+		return !slices.ContainsFunc(names, func(name string) bool { return !p.fired[name] })
 	})
+}
+
+// look notes which alerts fire now.
+func (p *prometheus) look(t *testing.T) {
+	t.Helper()
+	var data struct {
+		Alerts []struct {
+			State  string
+			Labels struct{ Alertname string }
+		}
+	}
+	if said := p.ask(t, &data, "alerts", nil); said != "" {
+		t.Fatal(said)
+	}
+	for _, a := range data.Alerts {
+		p.fired[a.Labels.Alertname] = p.fired[a.Labels.Alertname] || a.State == "firing"
+	}
 }
 
 // await waits until done, for a minute at most.
