@@ -28,7 +28,10 @@ const chartFolder = deployFolder + "/helm/flowlane"
 var installations = map[string]string{
 	"least": `image: {repository: registry.example.com/flowlane, tag: "1"}`,
 	"all": `
-image: {repository: registry.example.com/flowlane, digest: "sha256:` + strings.Repeat("0", 64) + `", pullSecrets: [{name: pull}]}
+image:
+  repository: registry.example.com/flowlane
+  digest: "sha256:` + strings.Repeat("0", 64) + `"
+  pullSecrets: [{name: pull}]
 secret: {name: own, ownerDatabaseURL: owner-database-url}
 settings: {FLOWLANE_PUBLIC_URL: "https://flows.acme.example/", FLOWLANE_POOLED: true, FLOWLANE_MAX_STREAMS: 500}
 envFrom: [{secretRef: {name: bucket}}]
@@ -137,7 +140,8 @@ func TestChart_Objects(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := decode(t, files)
-			want := "ConfigMap Deployment Deployment Job NetworkPolicy PodDisruptionBudget PodDisruptionBudget PrometheusRule Service Service ServiceMonitor"
+			want := "ConfigMap Deployment Deployment Job NetworkPolicy PodDisruptionBudget PodDisruptionBudget " +
+				"PrometheusRule Service Service ServiceMonitor"
 			if name == "least" {
 				want = "Deployment Deployment Job NetworkPolicy PodDisruptionBudget PodDisruptionBudget Service Service"
 			}
