@@ -37,6 +37,7 @@ var pages = map[string]struct {
 	"docs/webhooks.md":   {needs: []string{"openssl"}},
 	"docs/cli.md":        {notRun: 1},
 	"docs/operations.md": {needs: []string{"psql", "pg_dump", "pg_restore", "createdb"}},
+	"docs/deploy.md":     {notRun: 4, needs: []string{"openssl", "psql"}},
 	"docs/simulator.md":  {},
 }
 
