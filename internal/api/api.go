@@ -81,8 +81,8 @@ type Deps struct {
 	Calls     Calls
 	// PublicURL gives the address under which people reach the service, without a slash at its end.
 	PublicURL func() string
-	// Observe is told of every request, in the context of its span: its operation, empty for a path that has none, its status, and how long it
-	// took.
+	// Observe is told of every request, in the context of its span: its operation, empty for a path that has none, its
+	// status, and how long it took.
 	Observe func(ctx context.Context, operation string, status int, took time.Duration)
 	// Tracer makes the spans of requests; nil for none.
 	Tracer trace.Tracer
@@ -159,8 +159,8 @@ func New(d Deps) (http.Handler, error) {
 	messages := receiverRoute{errs: errs, webhooks: d.Webhooks, room: memory.New(messageBytes)}
 	messages.next = chunkRoute{next: server, sec: sec, errs: errs, sets: d.RecordSets, slots: newSlots(uploadSlots)}
 	return outermost{
-		next: messages, route: server.FindPath, errs: errs, observe: d.Observe, tracer: d.Tracer, now: d.Now, log: d.Log,
-		lists: newSlots(listsAtOnce),
+		next: messages, route: server.FindPath, errs: errs, observe: d.Observe, tracer: d.Tracer, now: d.Now,
+		log: d.Log, lists: newSlots(listsAtOnce),
 	}, nil
 }
 

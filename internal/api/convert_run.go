@@ -43,9 +43,8 @@ func jobCountsOf(c batch.Counts) oas.JobCounts {
 	n := func(s batch.Status) int { return int(c.Of(s)) }
 	return oas.JobCounts{
 		Staged: n(batch.Staged), Queued: n(batch.Queued), Pending: n(batch.Pending), Started: n(batch.Started),
-		NeedsReconcile: n(batch.NeedsReconcile),
-		Completed:      n(batch.Completed), Failed: n(batch.Failed), Cancelled: n(batch.Cancelled), Accepted: n(batch.Accepted),
-		Rejected:    n(batch.Rejected),
+		NeedsReconcile: n(batch.NeedsReconcile), Completed: n(batch.Completed), Failed: n(batch.Failed),
+		Cancelled: n(batch.Cancelled), Accepted: n(batch.Accepted), Rejected: n(batch.Rejected),
 		Unprocessed: n(batch.Unprocessed), Unresolved: n(batch.Unresolved),
 	}
 }

@@ -38,8 +38,8 @@ type item[T any] interface {
 
 // readRecords reads the records of a list. One that may be long, or that looks for a key, waits for room, until its
 // answer is written.
-func readRecords(ctx context.Context, runs *run.Service, orgID uuid.UUID, p page, f query.RecordFilter) (query.RecordPage,
-	error) {
+func readRecords(ctx context.Context, runs *run.Service, orgID uuid.UUID, p page, f query.RecordFilter,
+) (query.RecordPage, error) {
 	if known, ok := ctx.Value(exchangeKey{}).(*exchange); ok && (p.limit > longList || f.Key != "") {
 		held, err := known.lists.take(ctx, orgID)
 		if err != nil {
@@ -51,7 +51,8 @@ func readRecords(ctx context.Context, runs *run.Service, orgID uuid.UUID, p page
 }
 
 // listOfRecords makes the list from a page of records. key names a record in a cursor.
-func listOfRecords[T any, P item[T]](ctx context.Context, p page, found query.RecordPage, key func(*query.Record) string,
+func listOfRecords[T any, P item[T]](ctx context.Context, p page, found query.RecordPage,
+	key func(*query.Record) string,
 	convert func(*query.Record) T) listed[T] {
 	out := listed[T]{Items: []T{}, Limit: p.limit, Skip: p.skip, Total: int(found.Total)}
 	out.NextCursor.SetToNull()

@@ -22,6 +22,7 @@ func (o outermost) trace(r *http.Request, x *exchange) (traced *http.Request, en
 			attribute.String("flowlane.operation", x.route.OperationID()))
 	}
 	attributes = append(attributes, attribute.String("http.request.method", method))
+	//nolint:spancheck // the caller ends it
 	ctx, span := o.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(attributes...))
 	return r.WithContext(ctx), func(status int) {

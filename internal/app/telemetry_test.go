@@ -126,7 +126,7 @@ func (p *process) startsPut(t *testing.T, url string) (definition string) {
 // TestTelemetry: a request and all that comes of it stand in one trace, which its caller may have begun: for one that is
 // started over the API and for a signed message. Nothing of what was sent is in a span, and receivers are not told of
 // the trace unless the operator wants that.
-func TestTelemetry(t *testing.T) {
+func TestTelemetry(t *testing.T) { //nolint:paralleltest // collectors are named by the environment
 	for _, told := range []bool{false, true} {
 		t.Run(fmt.Sprintf("receivers are told %t", told), func(t *testing.T) {
 			const canary = "c4n4ry"
@@ -211,7 +211,7 @@ func (p *process) message(t *testing.T, url, secret, body, parent string) {
 
 // TestTelemetry_Metrics: what Prometheus is shown is sent to the collector, too, and a slow request can be looked up by
 // its trace.
-func TestTelemetry_Metrics(t *testing.T) {
+func TestTelemetry_Metrics(t *testing.T) { //nolint:paralleltest // as TestTelemetry
 	p, c := startTraced(t, func(*app.Config) {})
 	apitest.NewClient(t, p.URL(), p.key).Do("GET", "/flows/definitions", nil).Want(200)
 	require.Eventually(t, func() bool {
@@ -232,7 +232,7 @@ func TestTelemetry_Metrics(t *testing.T) {
 }
 
 // TestTelemetry_Away: a collector that does not answer holds nobody up.
-func TestTelemetry_Away(t *testing.T) {
+func TestTelemetry_Away(t *testing.T) { //nolint:paralleltest // as TestTelemetry
 	p, c := startTraced(t, func(*app.Config) {})
 	c.Close()
 	for range 20 {

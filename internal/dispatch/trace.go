@@ -49,6 +49,7 @@ func (d *Dispatcher) startSpan(ctx context.Context, p *outboundCall, name string
 		}
 	}
 	options = append(options, trace.WithAttributes(attributes...), trace.WithLinks(links...))
+	//nolint:spancheck // the caller ends it
 	return d.Tracer.Start(trace.ContextWithSpanContext(ctx, p.parent()), name, options...)
 }
 

@@ -136,7 +136,8 @@ func New(pool *pgxpool.Pool, queue Queue, opts Options) *Scheduler {
 	return &Scheduler{pool: pool, queue: queue, opts: opts, kinds: map[string]kind{}, sooner: make(chan time.Time, 1)}
 }
 
-// Lost is how many leases of this process others have taken over: it was stopped, or cut off, for longer than they last.
+// Lost is how many leases of this process others have taken over: it was stopped, or cut off, for longer than they
+// last.
 func (s *Scheduler) Lost() int64 { return s.lost.Load() }
 
 func orElse(d, standard time.Duration) time.Duration {

@@ -250,7 +250,8 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 }
 
 // held says until when people hold the calls of an estimate.
-func (s *Service) held(ctx context.Context, conn db.DBTX, orgID uuid.UUID, e *Estimate) (db.LanesPausedUntilRow, error) {
+func (s *Service) held(ctx context.Context, conn db.DBTX, orgID uuid.UUID, e *Estimate,
+) (db.LanesPausedUntilRow, error) {
 	in := db.LanesPausedUntilParams{OrgID: orgID, Domain: e.TenancyID}
 	for _, l := range e.lanes {
 		in.Lanes = append(in.Lanes, string(l))

@@ -159,7 +159,8 @@ func (in Installation) Steps(pool pg.Beginner) []func(ctx context.Context, conn 
 		},
 		func(ctx context.Context, _ db.DBTX, most int32) (int64, error) { return EraseRows(ctx, pool, most) },
 		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
-			return q.HousekeepPauses(ctx, conn, db.HousekeepPausesParams{KeepSeconds: in.seconds(Batches), MaxRows: most})
+			return q.HousekeepPauses(ctx, conn, db.HousekeepPausesParams{KeepSeconds: in.seconds(Batches),
+				MaxRows: most})
 		},
 		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
 			return q.HousekeepExchanges(ctx, conn, db.HousekeepExchangesParams{KeepSeconds: in.seconds(Calls),

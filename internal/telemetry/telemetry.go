@@ -1,9 +1,9 @@
 // Package telemetry sends what a process does to a collector of OpenTelemetry: spans of requests, starts, claims, calls
 // and settlements, and the numbers that it shows to Prometheus, too. It also marks lines of the log with their trace.
 //
-// It promises that nothing is sent, and next to nothing done, unless the standard variables (OTEL_EXPORTER_OTLP_ENDPOINT
-// and its like) name a collector; that one that is away or slow holds nobody up; and that no customer data, secret or
-// baggage is in a span. It knows no part of the service.
+// It promises that nothing is sent, and next to nothing done, unless the standard variables
+// (OTEL_EXPORTER_OTLP_ENDPOINT and its like) name a collector; that one that is away or slow holds nobody up; and that
+// no customer data, secret or baggage is in a span. It knows no part of the service.
 package telemetry
 
 import (

@@ -155,7 +155,9 @@ func (s *Service) startAll(ctx context.Context, w *Webhook, all []waiting) error
 	if len(all) == 0 {
 		return nil
 	}
-	err := pg.InTxGenericPlan(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.start(ctx, tx, w, all) })
+	err := pg.InTxGenericPlan(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		return s.start(ctx, tx, w, all)
+	})
 	if err == nil || ctx.Err() != nil || pg.IsTransient(err) {
 		return err
 	}

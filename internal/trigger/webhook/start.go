@@ -139,9 +139,10 @@ func freshOf(rows []db.WebhookAcceptRow, in *db.WebhookAcceptParams) (out []db.F
 	for i := range rows {
 		if r := &rows[i]; r.New {
 			n := at[r.MessageID]
-			out = append(out, db.FlowWebhookDelivery{ID: r.DeliveryID, MessageID: r.MessageID, BatchID: &in.BatchIds[n], ReceivedAt: r.Now,
-				Body:   in.Bodies[n],
-				Packed: in.Packed[n], SizeBytes: in.Sizes[n], ContentType: &in.ContentTypes[n],
+			out = append(out, db.FlowWebhookDelivery{ID: r.DeliveryID, MessageID: r.MessageID, BatchID: &in.BatchIds[n],
+				ReceivedAt: r.Now,
+				Body:       in.Bodies[n],
+				Packed:     in.Packed[n], SizeBytes: in.Sizes[n], ContentType: &in.ContentTypes[n],
 				ContentEncoding: &in.ContentEncodings[n]})
 		}
 	}
