@@ -24,7 +24,10 @@ const server = require("http").createServer((req, res) => {
     const [, service, region] = req.url.split("/")
     const names = (/SignedHeaders=([^,]+)/.exec(came) || ["", ""])[1].split(";")
     const headers = Object.fromEntries(names.map((name) => [name, req.headers[name]]))
-    const again = aws4.sign({ service, region, method: req.method, path: req.url, headers, body, doNotModifyHeaders: true }, keys)
+    const signer = new aws4.RequestSigner(
+      { service, region, method: req.method, path: req.url, headers, body, doNotModifyHeaders: true }, keys)
+    signer.datetime = req.headers["x-amz-date"] // else it is the time at which it signs again
+    const again = signer.sign()
     const must = ["host", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token"].every((name) => names.includes(name)) &&
       require("crypto").createHash("sha256").update(body).digest("hex") === req.headers["x-amz-content-sha256"]
     res.writeHead(must && again.headers.Authorization === came ? 200 : 403, { "Content-Type": "application/json" })
