@@ -35,6 +35,7 @@ var byteColumns = map[string]string{
 		"guess at it: the keyed hash of a key",
 	"audit_log.api_key_id":                "an id",
 	"batch.page":                          "left: in records/",
+	"batch.trace":                         "the ids of a trace and a span",
 	"call.exclusive_key":                  "made of the parameters of a call",
 	"call.first_key":                      "the key of a record",
 	"call.key_sums":                       "digests of the keys of records",

@@ -21,8 +21,9 @@ var elsewhere = map[string]string{
 	"batch.page": "records/",
 }
 
-// digests are columns of bytes that hold nothing but digests of what is exported. They are written in base64.
+// digests are columns of bytes that hold nothing but digests of what is exported, or ids. They are written in base64.
 var digests = map[string]bool{
+	"batch.trace":         true,
 	"call.key_sums":       true,
 	"record_chunk.digest": true,
 	"wait.match_key":      true,

@@ -72,7 +72,7 @@ func (s *Service) Open(ctx context.Context, t Target, o Opening, hooks ...pg.TxH
 		}
 		if n >= most {
 			return fault.New(fault.Conflict,
-				"The organization has %d active pauses, as many as it can have: release some first", n)
+				"The organization has %d active holds, as many as it can have: release some first", n)
 		}
 		out, err = s.insert(ctx, tx, db.PauseInsertParams{
 			OrgID: &t.OrgID, Scope: string(t.scope()), Domain: t.TenancyID,
