@@ -36,8 +36,7 @@ func version() string {
 
 // Run prints what was built, and how.
 func (c *versionCommand) Run(_ context.Context, p *process) error {
-	facts := versionFacts{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Settings: map[string]string{}}
+	facts := versionFacts{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		facts.read(info)
 	}
@@ -51,6 +50,7 @@ func (f *versionFacts) read(info *debug.BuildInfo) {
 	if info.Main.Version != "" {
 		f.Version = info.Main.Version
 	}
+	f.Settings = map[string]string{}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":

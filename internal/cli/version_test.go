@@ -8,7 +8,7 @@ import (
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	f := versionFacts{Settings: map[string]string{}}
+	var f versionFacts
 	f.read(&debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
 		{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "abc"},
 		{Key: "vcs.time", Value: "2026-01-31T00:00:00Z"},
