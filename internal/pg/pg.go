@@ -142,11 +142,12 @@ func config(dsn string, opts Options) (*pgxpool.Config, error) {
 	case !namesPoolSize(dsn):
 		cfg.MaxConns = defaultMaxConns
 	}
-	cfg.MaxConnIdleTime = 5 * time.Minute
+	cfg.MaxConnIdleTime, cfg.PingTimeout = 5*time.Minute, pingFor
 	conn := cfg.ConnConfig
 	if conn.ConnectTimeout == 0 {
 		conn.ConnectTimeout = connectTimeout
 	}
+	conn.DialFunc = dial(conn.ConnectTimeout)
 	conn.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	conn.StatementCacheCapacity = statementCache
 	if !opts.Pooled {
