@@ -157,6 +157,10 @@ torture: ## Kill, stop and cut off real processes during runs, and look for rows
 soak: ## Send 300 signed webhooks a second for 30 minutes to receivers of which some hang, fail or are dead; nothing may get lost, come twice, stay behind or grow; FLOWLANE_SOAK=30m
 	FLOWLANE_SOAK=$${FLOWLANE_SOAK:-30m} go test -count=1 -v -timeout 60m -run 'TestSoak$$' ./test/torture/
 
+.PHONY: ha
+ha: ## Have Patroni, Postgres, etcd and processes fail one after the other under a load, as root, with Debian's patroni and etcd-server; FLOWLANE_HA_FAULTS=regex picks some
+	FLOWLANE_HA=1 go test -count=1 -v -timeout 60m ./test/ha/
+
 .PHONY: year
 year: ## Live through every day of a year of everyday work and its housekeeping; what is kept must take no more room from then on
 	FLOWLANE_YEAR_STRIDE=1 go test -count=1 -v -timeout 40m -run 'TestYear$$' ./internal/api/
