@@ -212,7 +212,7 @@ var sections = []struct {
 	{"Platforms", []string{
 		"credentials.md", "catalog.md", "catalog-keys.md", "openapi-import.md", "platforms", "simulator.md",
 	}},
-	{"Run it", []string{"console.md", "cli.md", "deploy.md", "operations.md", "security.md"}},
+	{"Run it", []string{"console.md", "cli.md", "deploy.md", "operations.md", "availability.md", "security.md"}},
 	{"Make it", []string{"architecture.md", "measurements.md"}},
 }
 

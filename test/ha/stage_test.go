@@ -128,13 +128,8 @@ func table(stages []stage) string {
 				refused += n
 			}
 		}
-		var ready []string
-		for _, word := range slices.Sorted(maps.Keys(st.readiness)) {
-			ready = append(ready, fmt.Sprintf("%s %.0f s", word,
-				float64(st.readiness[word])*lookEvery.Seconds()/processes))
-		}
 		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s | %d | %s |\n", st.name, seconds(st.acked), seconds(st.called),
-			seconds(st.silence), seconds(st.waited), refused, strings.Join(ready, ", "))
+			seconds(st.silence), seconds(st.waited), refused, strings.Join(slices.Sorted(maps.Keys(st.readiness)), ", "))
 	}
 	return out.String()
 }
