@@ -42,7 +42,7 @@ import (
 // prefix is the version segment under which everything stands.
 const prefix = "/v1"
 
-// Deps are what the handlers work with. All fields but Observe, Tracer and Reads are required.
+// Deps are what the handlers work with. All fields but Observe, Tracer, TrustFailover and Reads are required.
 type Deps struct {
 	Pool pg.Pool
 	// Reads is where lists are asked for that may be a little old; nil for Pool.
@@ -84,6 +84,8 @@ type Deps struct {
 	// Observe is told of every request, in the context of its span: its operation, empty for a path that has none, its
 	// status, and how long it took.
 	Observe func(ctx context.Context, operation string, status int, took time.Duration)
+	// TrustFailover: the process goes on by itself on a standby that was promoted.
+	TrustFailover bool
 	// Tracer makes the spans of requests; nil for none.
 	Tracer trace.Tracer
 	// Now dates nothing that is stored; it measures how long requests take.
@@ -138,7 +140,8 @@ func New(d Deps) (http.Handler, error) {
 		d.Reads = d.Pool
 	}
 	go documentedRules() // takes a while, and is not needed yet
-	errs := errorHandler{log: d.Log, outage: &outage{pool: d.Pool, now: d.Now, log: d.Log}, publicURL: d.PublicURL}
+	errs := errorHandler{log: d.Log, outage: &outage{pool: d.Pool, now: d.Now, log: d.Log,
+		trustFailover: d.TrustFailover}, publicURL: d.PublicURL}
 	sec := security{accounts: d.Accounts, limiter: limiter{limits: d.Limits, most: d.RequestLimit}, log: d.Log}
 	h, err := newHandler(d, errs)
 	if err != nil {

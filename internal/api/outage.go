@@ -55,6 +55,8 @@ type outage struct {
 	pool pg.Pool
 	now  func() time.Time
 	log  *slog.Logger
+	// trustFailover: a standby that was promoted is no other database.
+	trustFailover bool
 
 	mu sync.Mutex
 	// began is zero while there is none.
@@ -66,7 +68,7 @@ type outage struct {
 func (o *outage) refuse(ctx context.Context, err error) *fault.Error {
 	gone := pg.IsUnavailable(err)
 	if pg.IsReadOnly(err) {
-		if why, asked := pg.Moved(pg.AsWorker(ctx), o.pool, false); asked == nil && why != "" {
+		if why, asked := pg.Moved(pg.AsWorker(ctx), o.pool, o.trustFailover); asked == nil && why != "" {
 			return restored
 		}
 	}
