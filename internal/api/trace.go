@@ -25,7 +25,7 @@ func (o outermost) trace(r *http.Request, x *exchange) (traced *http.Request, en
 	//nolint:spancheck // the caller ends it
 	ctx, span := o.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(attributes...))
-	return r.WithContext(ctx), func(status int) {
+	return r.WithContext(ctx), func(status int) { //nolint:spancheck // as above
 		span.SetAttributes(attribute.Int("http.response.status_code", status))
 		if status >= http.StatusInternalServerError {
 			span.SetStatus(codes.Error, "")

@@ -366,7 +366,8 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 		}),
 		Usage: usage.New(a.reads, a.Catalog), Reads: a.reads,
 		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now, a.cfg.Log), RequestLimit: a.cfg.RequestLimit,
-		PublicURL: a.publicURL, TrustFailover: a.cfg.TrustFailover, Observe: a.metrics.answered, Tracer: a.tracer(), Now: time.Now, Log: a.cfg.Log,
+		PublicURL: a.publicURL, TrustFailover: a.cfg.TrustFailover, Observe: a.metrics.answered, Tracer: a.tracer(),
+		Now: time.Now, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("make the API: %w", err)
