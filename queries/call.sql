@@ -179,14 +179,14 @@ FROM flow.call WHERE domain = @domain AND bucket = ANY(@lines::text[]) AND count
         2) = @bucket::text))
 GROUP BY 1, 2, 3;
 
--- name: CallsDoubtedAt :many
+-- name: CallsUncertainAt :many
 -- The calls of unknown outcome that may cover a record.
 SELECT c.id FROM flow.part p JOIN flow.call c ON c.id = p.call_id
 WHERE p.batch_id = @batch_id AND c.org_id = @org_id AND c.state IN ('unknown', 'unresolved')
     AND flow.slice_at(@batch_id::uuid, @position::bigint) BETWEEN p.slice_no AND p.last_no
 ORDER BY c.id;
 
--- name: CallsDoubtedOf :many
+-- name: CallsUncertainOf :many
 -- The calls of unknown outcome that cover records of a batch, from one on.
 SELECT c.id, c.state, c.failure, c.asked FROM flow.call c
 WHERE c.id IN (SELECT p.call_id FROM flow.part p WHERE p.batch_id = @batch_id AND p.call_id > @after)

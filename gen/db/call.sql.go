@@ -409,92 +409,6 @@ func (q *Queries) CallsCounted(ctx context.Context, db DBTX, arg CallsCountedPar
 	return items, nil
 }
 
-const callsDoubtedAt = `-- name: CallsDoubtedAt :many
-SELECT c.id FROM flow.part p JOIN flow.call c ON c.id = p.call_id
-WHERE p.batch_id = $1 AND c.org_id = $2 AND c.state IN ('unknown', 'unresolved')
-    AND flow.slice_at($1::uuid, $3::bigint) BETWEEN p.slice_no AND p.last_no
-ORDER BY c.id
-`
-
-type CallsDoubtedAtParams struct {
-	BatchID  uuid.UUID
-	OrgID    uuid.UUID
-	Position int64
-}
-
-// The calls of unknown outcome that may cover a record.
-func (q *Queries) CallsDoubtedAt(ctx context.Context, db DBTX, arg CallsDoubtedAtParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, callsDoubtedAt, arg.BatchID, arg.OrgID, arg.Position)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []uuid.UUID
-	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const callsDoubtedOf = `-- name: CallsDoubtedOf :many
-SELECT c.id, c.state, c.failure, c.asked FROM flow.call c
-WHERE c.id IN (SELECT p.call_id FROM flow.part p WHERE p.batch_id = $1 AND p.call_id > $2)
-    AND c.org_id = $3 AND c.state IN ('unknown', 'unresolved')
-ORDER BY c.id LIMIT $4
-`
-
-type CallsDoubtedOfParams struct {
-	BatchID  uuid.UUID
-	After    *uuid.UUID
-	OrgID    uuid.UUID
-	MaxCalls int32
-}
-
-type CallsDoubtedOfRow struct {
-	ID      uuid.UUID
-	State   string
-	Failure *string
-	Asked   *string
-}
-
-// The calls of unknown outcome that cover records of a batch, from one on.
-func (q *Queries) CallsDoubtedOf(ctx context.Context, db DBTX, arg CallsDoubtedOfParams) ([]CallsDoubtedOfRow, error) {
-	rows, err := db.Query(ctx, callsDoubtedOf,
-		arg.BatchID,
-		arg.After,
-		arg.OrgID,
-		arg.MaxCalls,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CallsDoubtedOfRow
-	for rows.Next() {
-		var i CallsDoubtedOfRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.State,
-			&i.Failure,
-			&i.Asked,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const callsExclusive = `-- name: CallsExclusive :many
 SELECT exclusive_key::text FROM flow.call WHERE domain = $1 AND exclusive_key = ANY($2::text[])
 `
@@ -949,6 +863,92 @@ func (q *Queries) CallsUnaligned(ctx context.Context, db DBTX, arg CallsUnaligne
 			&i.CountsIn,
 			&i.ClaimedAt,
 			&i.Until,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const callsUncertainAt = `-- name: CallsUncertainAt :many
+SELECT c.id FROM flow.part p JOIN flow.call c ON c.id = p.call_id
+WHERE p.batch_id = $1 AND c.org_id = $2 AND c.state IN ('unknown', 'unresolved')
+    AND flow.slice_at($1::uuid, $3::bigint) BETWEEN p.slice_no AND p.last_no
+ORDER BY c.id
+`
+
+type CallsUncertainAtParams struct {
+	BatchID  uuid.UUID
+	OrgID    uuid.UUID
+	Position int64
+}
+
+// The calls of unknown outcome that may cover a record.
+func (q *Queries) CallsUncertainAt(ctx context.Context, db DBTX, arg CallsUncertainAtParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, callsUncertainAt, arg.BatchID, arg.OrgID, arg.Position)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const callsUncertainOf = `-- name: CallsUncertainOf :many
+SELECT c.id, c.state, c.failure, c.asked FROM flow.call c
+WHERE c.id IN (SELECT p.call_id FROM flow.part p WHERE p.batch_id = $1 AND p.call_id > $2)
+    AND c.org_id = $3 AND c.state IN ('unknown', 'unresolved')
+ORDER BY c.id LIMIT $4
+`
+
+type CallsUncertainOfParams struct {
+	BatchID  uuid.UUID
+	After    *uuid.UUID
+	OrgID    uuid.UUID
+	MaxCalls int32
+}
+
+type CallsUncertainOfRow struct {
+	ID      uuid.UUID
+	State   string
+	Failure *string
+	Asked   *string
+}
+
+// The calls of unknown outcome that cover records of a batch, from one on.
+func (q *Queries) CallsUncertainOf(ctx context.Context, db DBTX, arg CallsUncertainOfParams) ([]CallsUncertainOfRow, error) {
+	rows, err := db.Query(ctx, callsUncertainOf,
+		arg.BatchID,
+		arg.After,
+		arg.OrgID,
+		arg.MaxCalls,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CallsUncertainOfRow
+	for rows.Next() {
+		var i CallsUncertainOfRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.State,
+			&i.Failure,
+			&i.Asked,
 		); err != nil {
 			return nil, err
 		}

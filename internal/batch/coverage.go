@@ -17,7 +17,7 @@ type CoveringPart struct {
 	State Status // Queued, Started, NeedsReconcile or Unresolved
 	// claimedAt is when the call was made that covers it; nil for none.
 	ClaimedAt *time.Time
-	Doubt     Doubt
+	Unknown   UnknownOutcome
 }
 
 // Concerns reports whether the part speaks of the record at this offset. A record that left its slice at detachedStep

@@ -7,8 +7,8 @@ import (
 	"flowlane/internal/definition"
 )
 
-// MarkUnknown is what a call keeps whose outcome is not known.
-type Doubt struct {
+// UnknownOutcome is what a call keeps whose outcome is not known.
+type UnknownOutcome struct {
 	// Failure is what went wrong with it, a JobError as stored; empty where the provider has accepted the call.
 	Failure string
 	// Asked is what came of the latest question about it, in words; empty where that was answered, or nobody asked.
@@ -26,13 +26,13 @@ const (
 )
 
 // Explain is the error of records of this state, which a part has; nil where there is none.
-func (d Doubt) Explain(plan *definition.Plan, p *Part, state Status) (*JobError, error) {
+func (u UnknownOutcome) Explain(plan *definition.Plan, p *Part, state Status) (*JobError, error) {
 	e := JobError{Code: CodeUnknown, Message: "The provider has accepted the call; its result is not known yet"}
 	switch {
-	case d == Doubt{}:
+	case u == UnknownOutcome{}:
 		return nil, nil
-	case d.Failure != "":
-		if err := json.Unmarshal([]byte(d.Failure), &e); err != nil {
+	case u.Failure != "":
+		if err := json.Unmarshal([]byte(u.Failure), &e); err != nil {
 			return nil, err
 		}
 	}
@@ -43,9 +43,9 @@ func (d Doubt) Explain(plan *definition.Plan, p *Part, state Status) (*JobError,
 	}
 	switch {
 	case state == Unresolved:
-		e.Message += "; " + cmp.Or(d.Asked, cannotBeAsked) + needsPerson
-	case d.Asked != "":
-		e.Message += LastQuestion + d.Asked
+		e.Message += "; " + cmp.Or(u.Asked, cannotBeAsked) + needsPerson
+	case u.Asked != "":
+		e.Message += LastQuestion + u.Asked
 	}
 	return &e, nil
 }

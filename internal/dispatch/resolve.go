@@ -53,7 +53,7 @@ func (d *Dispatcher) Resolve(ctx context.Context, in Resolution) error {
 }
 
 func (d *Dispatcher) resolve(ctx context.Context, tx pgx.Tx, in Resolution) error {
-	ids, err := d.q.CallsDoubtedAt(ctx, tx, db.CallsDoubtedAtParams{BatchID: in.BatchID, OrgID: in.OrgID,
+	ids, err := d.q.CallsUncertainAt(ctx, tx, db.CallsUncertainAtParams{BatchID: in.BatchID, OrgID: in.OrgID,
 		Position: in.Position})
 	if err != nil {
 		return fmt.Errorf("read the calls in doubt: %w", err)
@@ -66,14 +66,14 @@ func (d *Dispatcher) resolve(ctx context.Context, tx pgx.Tx, in Resolution) erro
 	if r.change, err = d.Runs.Begin(ctx, tx, in.BatchID); err != nil {
 		return err
 	}
-	doubts, err := r.change.Isolate(ctx, in.OrgID, in.BatchID, in.Position)
+	uncertain, err := r.change.Isolate(ctx, in.OrgID, in.BatchID, in.Position)
 	if err != nil {
 		return err
 	}
 	if in.Outcome == OutcomeRequeue && r.change.Stopped(in.BatchID) {
 		return errStopped()
 	}
-	if err := r.settle(ctx, doubts); err != nil {
+	if err := r.settle(ctx, uncertain); err != nil {
 		return err
 	}
 	if err := account.Audit(ctx, tx, "job", batch.JobID(in.BatchID, in.Position)); err != nil {
@@ -96,26 +96,26 @@ type resolving struct {
 	change *run.Change
 }
 
-func (r *resolving) settle(ctx context.Context, doubts []run.UncertainRecord) error {
+func (r *resolving) settle(ctx context.Context, uncertain []run.UncertainRecord) error {
 	var results []run.Result
-	for i := range doubts {
-		doubt := &doubts[i]
-		at := slices.IndexFunc(r.calls, func(c db.CallsLockRow) bool { return c.FlowCall.ID == doubt.CallID })
+	for i := range uncertain {
+		record := &uncertain[i]
+		at := slices.IndexFunc(r.calls, func(c db.CallsLockRow) bool { return c.FlowCall.ID == record.CallID })
 		if at < 0 { // it came into doubt just now
-			return fmt.Errorf("%w: call %s", run.ErrMoved, doubt.CallID)
+			return fmt.Errorf("%w: call %s", run.ErrMoved, record.CallID)
 		}
-		sent, err := r.sentOf(ctx, doubt.CallID)
+		sent, err := r.sentOf(ctx, record.CallID)
 		if err != nil {
 			return err
 		}
-		sent = slices.DeleteFunc(sent, func(s sentRecord) bool { return s.part.ID != doubt.Part.ID })
+		sent = slices.DeleteFunc(sent, func(s sentRecord) bool { return s.part.ID != record.Part.ID })
 		if err := r.write(ctx, &r.calls[at].FlowCall, sent); err != nil {
 			return err
 		}
-		results = append(results, r.result(&r.calls[at].FlowCall, &doubt.Part, doubt.From))
+		results = append(results, r.result(&r.calls[at].FlowCall, &record.Part, record.From))
 	}
 	if r.in.Outcome == OutcomeRequeue {
-		err := r.change.EndRuns(ctx, r.in.BatchID, []int64{r.in.Position}, doubts[0].Part.StepNo, r.in.Note)
+		err := r.change.EndRuns(ctx, r.in.BatchID, []int64{r.in.Position}, uncertain[0].Part.StepNo, r.in.Note)
 		if err != nil {
 			return err
 		}

@@ -49,7 +49,7 @@ const (
 // was expected, and for a requeue in a batch that is over.
 func (d *Dispatcher) ResolveBatch(ctx context.Context, in BatchResolution) (*BatchResolved, error) {
 	ctx = pg.AsWorker(ctx) // as Resolve
-	total, err := d.inDoubt(ctx, &in)
+	total, err := d.countUncertain(ctx, &in)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (d *Dispatcher) ResolveBatch(ctx context.Context, in BatchResolution) (*Bat
 	out := &BatchResolved{}
 	budget := resolveMax
 	for after := uuid.Nil; total > 0 && budget > 0; {
-		calls, err := d.q.CallsDoubtedOf(ctx, d.Pool, db.CallsDoubtedOfParams{BatchID: in.BatchID, OrgID: in.OrgID,
+		calls, err := d.q.CallsUncertainOf(ctx, d.Pool, db.CallsUncertainOfParams{BatchID: in.BatchID, OrgID: in.OrgID,
 			After:    &after,
 			MaxCalls: resolvePage})
 		if err != nil {
@@ -85,8 +85,8 @@ func (d *Dispatcher) ResolveBatch(ctx context.Context, in BatchResolution) (*Bat
 	return out, nil
 }
 
-// inDoubt counts the jobs that are meant.
-func (d *Dispatcher) inDoubt(ctx context.Context, in *BatchResolution) (n int64, err error) {
+// countUncertain counts the jobs that are meant.
+func (d *Dispatcher) countUncertain(ctx context.Context, in *BatchResolution) (n int64, err error) {
 	found, err := d.Runs.Errors(ctx, in.OrgID, in.BatchID, in.Statuses...)
 	if err != nil {
 		return 0, err
@@ -187,7 +187,7 @@ func (r *resolving) meant(ctx context.Context, in *BatchResolution, id uuid.UUID
 		meant, seen := known[s.part]
 		if !seen {
 			var failed error
-			meant, failed = inGroup(in, plan, s.part, status, batch.Doubt{Failure: pg.Value(call.Failure),
+			meant, failed = inGroup(in, plan, s.part, status, batch.UnknownOutcome{Failure: pg.Value(call.Failure),
 				Asked: pg.Value(call.Asked)})
 			err = errors.Join(err, failed)
 			known[s.part] = meant
@@ -198,11 +198,11 @@ func (r *resolving) meant(ctx context.Context, in *BatchResolution, id uuid.UUID
 
 // inGroup reports whether the records of a part of a call in doubt are meant.
 func inGroup(in *BatchResolution, plan *definition.Plan, p *batch.Part, status batch.Status,
-	doubt batch.Doubt) (bool, error) {
+	unknown batch.UnknownOutcome) (bool, error) {
 	if p.BatchID != in.BatchID || !slices.Contains(in.Statuses, status) || len(in.Groups) == 0 {
 		return p.BatchID == in.BatchID && slices.Contains(in.Statuses, status), nil
 	}
-	group, err := query.DoubtGroup(plan, p, status, doubt)
+	group, err := query.UncertainGroup(plan, p, status, unknown)
 	return slices.Contains(in.Groups, group), err
 }
 

@@ -128,8 +128,8 @@ type storedError struct {
 // stored is the error of the record at an offset, as stored.
 func (v *Slice) stored(o int32) storedError {
 	e := storedError{status: v.Statuses[o]}
-	if p := v.doubted(o); p != nil {
-		e.step, e.task, e.text = p.StepNo, p.TaskNo, p.Doubt.Failure+p.Doubt.Asked
+	if p := v.uncertainPart(o); p != nil {
+		e.step, e.task, e.text = p.StepNo, p.TaskNo, p.Unknown.Failure+p.Unknown.Asked
 	} else if j := v.jobs[o]; j != nil {
 		e.text = j.Error
 	}
@@ -225,10 +225,10 @@ func (v *Slice) InGroups(o int32, groups []string) (bool, error) {
 	return slices.Contains(groups, id), nil
 }
 
-// DoubtGroup names the group of the records of a part whose call is in doubt: ErrorGroup.ID. state is NeedsReconcile or
-// Unresolved, doubt what the call keeps.
-func DoubtGroup(plan *definition.Plan, p *batch.Part, state batch.Status, doubt batch.Doubt) (string, error) {
-	e, err := doubt.Explain(plan, p, state)
+// UncertainGroup names the group of the records of a part whose call is in doubt: ErrorGroup.ID. state is NeedsReconcile or
+// Unresolved, unknown what the call keeps.
+func UncertainGroup(plan *definition.Plan, p *batch.Part, state batch.Status, unknown batch.UnknownOutcome) (string, error) {
+	e, err := unknown.Explain(plan, p, state)
 	id, _ := groupOf(state, e)
 	return id, err
 }

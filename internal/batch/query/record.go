@@ -231,7 +231,7 @@ func later(a, b time.Time) time.Time {
 // failure is the error of the record at an offset; nil for none. Of one whose call is in doubt it is what went wrong
 // with that.
 func (v *Slice) failure(o int32) (*batch.JobError, error) {
-	if p := v.doubted(o); p != nil {
+	if p := v.uncertainPart(o); p != nil {
 		return v.uncertain(p)
 	}
 	j := v.jobs[o]
@@ -243,14 +243,14 @@ func (v *Slice) failure(o int32) (*batch.JobError, error) {
 	return &e, fault.Wrap(err, "the error of job %s", batch.JobID(v.Batch.FlowBatch.ID, j.Position))
 }
 
-// doubted is the part whose call leaves it open what became of the record at an offset, and says why; nil for none.
-func (v *Slice) doubted(o int32) *batch.CoveringPart {
+// uncertainPart is the part whose call leaves it open what became of the record at an offset, and says why; nil for none.
+func (v *Slice) uncertainPart(o int32) *batch.CoveringPart {
 	s := v.Statuses[o]
 	if s != batch.Started && s != batch.NeedsReconcile && s != batch.Unresolved {
 		return nil
 	}
 	for i := range v.Parts {
-		if p := &v.Parts[i]; p.State == s && p.Doubt != (batch.Doubt{}) && v.Concerns(p, o) {
+		if p := &v.Parts[i]; p.State == s && p.Unknown != (batch.UnknownOutcome{}) && v.Concerns(p, o) {
 			return p
 		}
 	}
@@ -259,7 +259,7 @@ func (v *Slice) doubted(o int32) *batch.CoveringPart {
 
 // uncertain is the error of the records of a part whose call is in doubt; nil where nothing is known of it.
 func (v *Slice) uncertain(p *batch.CoveringPart) (*batch.JobError, error) {
-	e, err := p.Doubt.Explain(v.Batch.Plan, &p.Part, p.State)
+	e, err := p.Unknown.Explain(v.Batch.Plan, &p.Part, p.State)
 	return e, fault.Wrap(err, "the failure of a call of batch %s", v.Batch.FlowBatch.ID)
 }
 

@@ -202,7 +202,7 @@ func (s *Reader) readParts(ctx context.Context, tx pgx.Tx, views []*Slice, byKey
 	for _, r := range rows {
 		v := byKey[batch.SliceKey{Batch: r.BatchID, No: r.SliceNo}]
 		p := batch.CoveringPart{Part: batch.PartOfRow(&r), State: batch.StatusOfCall(r.CallState),
-			ClaimedAt: r.ClaimedAt, Doubt: batch.Doubt{Failure: r.Failure, Asked: r.Asked}}
+			ClaimedAt: r.ClaimedAt, Unknown: batch.UnknownOutcome{Failure: r.Failure, Asked: r.Asked}}
 		v.Parts = append(v.Parts, p)
 	}
 	return fault.Wrap(err, "read parts of slices")
