@@ -234,7 +234,7 @@ func (s *stack) settledJob(batch string) (job map[string]any) {
 			return false
 		}
 		return true
-	}, patience, 10*time.Millisecond)
+	}, waitLimit, 10*time.Millisecond)
 	return job
 }
 
@@ -297,7 +297,7 @@ func (s *stack) saying(job, message string) {
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
 		e, _ := s.get("/flows/jobs/" + job)["error"].(object)
 		assert.Equal(c, message, e["message"])
-	}, patience, 10*time.Millisecond)
+	}, waitLimit, 10*time.Millisecond)
 }
 
 // TestCalls_Log: each call that failed has one line in the log, without what the receiver said; others have theirs at

@@ -222,9 +222,9 @@ func (s *stack) get(path string) map[string]any {
 	return s.Do(http.MethodGet, path, nil).Want(http.StatusOK).JSON()
 }
 
-// patience is how long tests wait for what must come: it only ends those that would hang, however loaded the machine
+// waitLimit is how long tests wait for what must come: it only ends those that would hang, however loaded the machine
 // is.
-const patience = 5 * time.Minute
+const waitLimit = 5 * time.Minute
 
 // await polls until the batch is over.
 func (s *stack) await(batch string) map[string]any {
@@ -234,7 +234,7 @@ func (s *stack) await(batch string) map[string]any {
 
 func (s *stack) until(batch string, done func(map[string]any) bool) map[string]any {
 	s.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(waitLimit)
 	for {
 		b := s.get("/flows/batches/" + batch)
 		if done(b) {

@@ -385,7 +385,7 @@ func TestStream_Refused(t *testing.T) {
 
 func (s *stack) eventually(done func() bool) {
 	s.t.Helper()
-	assert.Eventually(s.t, done, patience, 20*time.Millisecond)
+	assert.Eventually(s.t, done, waitLimit, 20*time.Millisecond)
 }
 
 // TestStream_Full: beyond what a process takes, and what it takes of one organization, it says when to come back.

@@ -17,9 +17,9 @@ type screen struct {
 	lines *bufio.Scanner
 }
 
-// patience is after how long a process that does not say what is waited for is ended, so that the test shows what it
+// waitLimit is after how long a process that does not say what is waited for is ended, so that the test shows what it
 // said.
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 // show starts a process that goes on until the test ends.
 func show(t *testing.T, args ...string) *screen {
@@ -33,7 +33,7 @@ func show(t *testing.T, args ...string) *screen {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	end := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	end := time.AfterFunc(waitLimit, func() { _ = cmd.Process.Kill() })
 	t.Cleanup(func() {
 		end.Stop()
 		_ = cmd.Process.Signal(os.Interrupt)

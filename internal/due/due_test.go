@@ -20,9 +20,9 @@ import (
 
 const (
 	kind = "test"
-	// patience bounds every wait of a test that is about to fail.
-	patience = 20 * time.Second
-	hour     = time.Hour
+	// waitLimit bounds every wait of a test that is about to fail.
+	waitLimit = 20 * time.Second
+	hour      = time.Hour
 )
 
 // bundle is a database with the parts of one process; more processes are made with process.
@@ -36,7 +36,7 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*waitLimit)
 	t.Cleanup(cancel)
 	dsn, pool := pgtest.NewDatabase(t)
 	queue, err := work.NewQueue(pool)
@@ -62,7 +62,7 @@ func (b *bundle) run(s *due.Scheduler) *work.Runner {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		if err := runner.Stop(ctx); err != nil {
 			b.t.Errorf("stop: %v", err)
@@ -119,7 +119,7 @@ func (b *bundle) jobs() int { return b.count("SELECT count(*) FROM river.river_j
 // eventually waits until what holds.
 func (b *bundle) eventually(what string, holds func() bool) {
 	b.t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(waitLimit)
 	defer deadline.Stop()
 	ticker := time.NewTicker(2 * time.Millisecond)
 	defer ticker.Stop()
@@ -134,7 +134,7 @@ func (b *bundle) eventually(what string, holds func() bool) {
 
 func receive[T any](t *testing.T, what string, from <-chan T) T {
 	t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(waitLimit)
 	defer timer.Stop()
 	select {
 	case v := <-from:

@@ -27,7 +27,7 @@ const (
 	prefix = "/v1"
 	// requestLimit is one that no run reaches.
 	requestLimit = "1000000000"
-	patience     = 60 * time.Second
+	waitLimit    = 60 * time.Second
 )
 
 // service is the running service, with what it stands on, and an organization that uses it.
@@ -104,7 +104,7 @@ func (s *service) postgres(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	s.closers = append(s.closers, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		_ = server.Stop(ctx)
 		_ = os.RemoveAll(dir)

@@ -235,7 +235,7 @@ func call(ctx context.Context, w *world) (values, error) {
 
 // await reads something until it is as wanted.
 func (w *world) await(ctx context.Context, path string, done func(map[string]any) bool) error {
-	deadline := time.After(patience)
+	deadline := time.After(waitLimit)
 	for {
 		var now map[string]any
 		if err := w.service.call(ctx, http.MethodGet, path, nil, &now); err != nil {

@@ -221,9 +221,9 @@ func (c *cluster) in(role string) *node {
 }
 
 // healthy waits until one node leads and both others follow, one of them in step.
-func (c *cluster) healthy(patience time.Duration) {
+func (c *cluster) healthy(waitLimit time.Duration) {
 	c.Helper()
-	until(c.T, "one node leads and two follow", patience, func() bool {
+	until(c.T, "one node leads and two follow", waitLimit, func() bool {
 		roles := map[string]int{}
 		for _, m := range c.members() {
 			if m.State == "running" || m.State == "streaming" {
@@ -303,15 +303,15 @@ func reap(cmd *exec.Cmd) chan struct{} {
 }
 
 // until polls until the condition holds; where it does not, explain says more.
-func until(t *testing.T, what string, patience time.Duration, holds func() bool, explain func()) {
+func until(t *testing.T, what string, waitLimit time.Duration, holds func() bool, explain func()) {
 	t.Helper()
-	deadline, tick := time.After(patience), time.NewTicker(50*time.Millisecond)
+	deadline, tick := time.After(waitLimit), time.NewTicker(50*time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
 		select {
 		case <-deadline:
 			explain()
-			t.Fatalf("waited %s in vain until %s", patience, what)
+			t.Fatalf("waited %s in vain until %s", waitLimit, what)
 		case <-t.Context().Done():
 			t.FailNow()
 		case <-tick.C:

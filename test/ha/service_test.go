@@ -32,7 +32,9 @@ const (
 type service struct {
 	*testing.T
 
-	env       []string
+	env []string
+	// program is what is started.
+	program   string
 	processes []*process
 	log       *os.File
 	// swept is what processes that have ended counted of woken.
@@ -53,7 +55,7 @@ func newService(t *testing.T, dsn, dir, platform string) *service {
 	t.Helper()
 	kek := make([]byte, 32)
 	_, _ = rand.Read(kek) // never fails
-	s := &service{T: t, log: must(os.Create(filepath.Join(dir, "flowlane.log"))),
+	s := &service{T: t, program: os.Getenv(programVariable), log: must(os.Create(filepath.Join(dir, "flowlane.log"))),
 		env: append(os.Environ(), "DATABASE_URL="+dsn, "FLOWLANE_KEK="+base64.StdEncoding.EncodeToString(kek),
 			"FLOWLANE_TRUST_FAILOVER=true", "FLOWLANE_SIM_URL="+platform, "FLOWLANE_DRAIN_TIMEOUT="+drain.String(),
 			"FLOWLANE_CALL_TIMEOUT=10s", "FLOWLANE_ALLOW_HOSTS="+strings.TrimPrefix(platform, "http://"))}
@@ -75,7 +77,7 @@ func newService(t *testing.T, dsn, dir, platform string) *service {
 // run runs a command of the operator, and returns what it printed.
 func (s *service) run(args ...string) string {
 	s.Helper()
-	cmd := exec.Command(os.Getenv(programVariable), args...)
+	cmd := exec.Command(s.program, args...)
 	cmd.Env, cmd.Stderr = s.env, s.log
 	out, err := cmd.Output()
 	if err != nil {
@@ -87,7 +89,7 @@ func (s *service) run(args ...string) string {
 func (s *service) start(i int) {
 	s.Helper()
 	p := s.processes[i]
-	p.Cmd = exec.Command(os.Getenv(programVariable), "serve")
+	p.Cmd = exec.Command(s.program, "serve")
 	p.Env = slices.Concat(s.env, []string{"FLOWLANE_LISTEN=" + strings.TrimPrefix(p.url, "http://"),
 		"FLOWLANE_OPERATOR_LISTEN=" + p.operator})
 	p.Stdout, p.Stderr = s.log, s.log
@@ -98,10 +100,10 @@ func (s *service) start(i int) {
 }
 
 // ready waits until every process can serve.
-func (s *service) ready(patience time.Duration) {
+func (s *service) ready(waitLimit time.Duration) {
 	s.Helper()
 	for i, p := range s.processes {
-		until(s.T, fmt.Sprintf("process %d is ready", i+1), patience, func() bool {
+		until(s.T, fmt.Sprintf("process %d is ready", i+1), waitLimit, func() bool {
 			select {
 			case <-p.ended:
 				s.Fatalf("process %d has ended", i+1)
@@ -151,6 +153,17 @@ func (s *service) stop(i int) {
 		}
 	case <-time.After(drain + 10*time.Second):
 		s.Fatalf("process %d has not ended", i+1)
+	}
+}
+
+// roll replaces the processes one after the other by such of a program.
+func (s *service) roll(program string) {
+	s.Helper()
+	s.program = program
+	for i := range s.processes {
+		s.stop(i)
+		s.start(i)
+		s.ready(time.Minute)
 	}
 }
 

@@ -201,7 +201,7 @@ func promises(seed uint64, rolls bool) []*promise {
 			}
 		}
 	}
-	w.run(w.now.Add(patience), func() bool {
+	w.run(w.now.Add(waitLimit), func() bool {
 		return !slices.ContainsFunc(out, func(p *promise) bool { return p.done().IsZero() })
 	})
 	return out

@@ -12,9 +12,9 @@ var (
 	seedsFlag = flag.Uint64("seeds", 200, "simulate so many seeds")
 )
 
-// patience is how long after the week everything must be over. The slowest pace lets a few records go on each of four
+// waitLimit is how long after the week everything must be over. The slowest pace lets a few records go on each of four
 // days of a week.
-const patience = 730 * day
+const waitLimit = 730 * day
 
 // live simulates a week, and then what is left of it; it returns what went wrong.
 func live(seed uint64, f fault) (w *world, err error) {
@@ -30,7 +30,7 @@ func live(seed uint64, f fault) (w *world, err error) {
 	}()
 	w.run(w.began.Add(week), nil)
 	w.calm()
-	w.run(w.began.Add(week+patience), w.isOver)
+	w.run(w.began.Add(week+waitLimit), w.isOver)
 	w.stats.after += w.now.Sub(w.began) - week
 	w.check.over()
 	return w, nil

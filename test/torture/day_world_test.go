@@ -247,14 +247,14 @@ func (d *day) end() {
 	d.sim.ClearFaults()
 	d.strikes = nil // nothing was under way any more
 	d.letGo()
-	patience := d.now().Add(4 * 24 * time.Hour)
+	waitLimit := d.now().Add(4 * 24 * time.Hour)
 	for {
 		d.quiet()
 		if d.open() == 0 && d.openCalls() == 0 &&
 			d.count("SELECT count(*) FROM flow.pause WHERE status = 'active' AND scope <> 'bucket'") == 0 {
 			break
 		}
-		if !d.move(patience) || !d.now().Before(patience) {
+		if !d.move(waitLimit) || !d.now().Before(waitLimit) {
 			d.leftovers()
 			d.Fatal("batches are not over, and nothing is to come")
 		}

@@ -228,10 +228,10 @@ func (s *storm) cancel(b *liveBatch) {
 }
 
 // check settles everything and checks what arrived.
-func (s *storm) check(patience time.Duration) {
+func (s *storm) check(waitLimit time.Duration) {
 	s.Helper()
-	s.settle(patience)
-	s.until("every hold has ended", patience, func() bool {
+	s.settle(waitLimit)
+	s.until("every hold has ended", waitLimit, func() bool {
 		return s.count("SELECT count(*) FROM flow.pause WHERE status = 'active' AND scope <> 'bucket'") == 0
 	})
 	s.Logf("%d holds", s.held)

@@ -81,10 +81,10 @@ func (w *world) tally() tally {
 }
 
 // settle waits until everything is over, and checks that it ended as it must.
-func (w *world) settle(patience time.Duration) {
+func (w *world) settle(waitLimit time.Duration) {
 	w.Helper()
-	w.until("every batch is over", patience, func() bool { return w.open() == 0 }, w.leftovers)
-	w.until("no call is open", patience, func() bool { return w.openCalls() == 0 })
+	w.until("every batch is over", waitLimit, func() bool { return w.open() == 0 }, w.leftovers)
+	w.until("no call is open", waitLimit, func() bool { return w.openCalls() == 0 })
 	w.checkEnd()
 	w.checkSpend()
 	if w.Failed() {

@@ -232,9 +232,9 @@ func (w *world) count(sql string, args ...any) (n int) {
 }
 
 // until polls until the condition holds; where it does not, explain says more.
-func (w *world) until(what string, patience time.Duration, holds func() bool, explain ...func()) {
+func (w *world) until(what string, waitLimit time.Duration, holds func() bool, explain ...func()) {
 	w.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(waitLimit)
 	for !holds() {
 		select {
 		case <-deadline:
@@ -242,7 +242,7 @@ func (w *world) until(what string, patience time.Duration, holds func() bool, ex
 			for _, f := range explain {
 				f()
 			}
-			w.Fatalf("waited %s in vain until %s", patience, what)
+			w.Fatalf("waited %s in vain until %s", waitLimit, what)
 		case <-w.Context().Done():
 			w.FailNow()
 		case <-time.After(10 * time.Millisecond):

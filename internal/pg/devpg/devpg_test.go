@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-const patience = time.Minute
+const waitLimit = time.Minute
 
 // childVariable makes this test binary a process that runs the server of the folder it names until it is killed.
 const childVariable = "FLOWLANE_DEVPG_CHILD"
@@ -73,7 +73,7 @@ type bundle struct {
 // setup returns options for a folder that the server's user can reach.
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	t.Cleanup(cancel)
 	said := &strings.Builder{}
 	return &bundle{t: t, ctx: ctx, said: said, opts: Options{
@@ -122,7 +122,7 @@ func (b *bundle) start() *Server {
 
 func (b *bundle) stop(server *Server) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	if err := server.Stop(ctx); err != nil {
 		b.t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 const (
 	superviseVariable = "FLOWLANE_SHARED_SUPERVISE"
 	useVariable       = "FLOWLANE_SHARED_USE"
-	patience          = 30 * time.Second
+	waitLimit         = 30 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -123,7 +123,7 @@ func (u *user) kill() {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(waitLimit)
 	defer deadline.Stop()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
