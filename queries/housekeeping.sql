@@ -84,10 +84,13 @@ DELETE FROM flow.idempotency_key k USING (
 WHERE k.org_id = old.org_id AND k.key_hash = old.key_hash;
 
 -- name: DueBacklog :many
--- How many due rows of each kind wait for their time, are overdue, or are being worked on.
+-- How many due rows of each kind wait for their time, are overdue, and for how long the oldest has been, or are being
+-- worked on.
 SELECT kind,
     count(*) FILTER (WHERE NOT leased AND due_at > flow.clock()) AS waiting,
     count(*) FILTER (WHERE NOT leased AND due_at <= flow.clock()) AS overdue,
+    coalesce(extract(epoch FROM flow.clock() - min(due_at) FILTER (WHERE NOT leased AND due_at <= flow.clock())), 0)
+        ::float8 AS overdue_seconds,
     count(*) FILTER (WHERE leased) AS leased
 FROM flow.due GROUP BY kind ORDER BY kind;
 

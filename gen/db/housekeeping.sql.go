@@ -43,18 +43,22 @@ const dueBacklog = `-- name: DueBacklog :many
 SELECT kind,
     count(*) FILTER (WHERE NOT leased AND due_at > flow.clock()) AS waiting,
     count(*) FILTER (WHERE NOT leased AND due_at <= flow.clock()) AS overdue,
+    coalesce(extract(epoch FROM flow.clock() - min(due_at) FILTER (WHERE NOT leased AND due_at <= flow.clock())), 0)
+        ::float8 AS overdue_seconds,
     count(*) FILTER (WHERE leased) AS leased
 FROM flow.due GROUP BY kind ORDER BY kind
 `
 
 type DueBacklogRow struct {
-	Kind    string
-	Waiting int64
-	Overdue int64
-	Leased  int64
+	Kind           string
+	Waiting        int64
+	Overdue        int64
+	OverdueSeconds float64
+	Leased         int64
 }
 
-// How many due rows of each kind wait for their time, are overdue, or are being worked on.
+// How many due rows of each kind wait for their time, are overdue, and for how long the oldest has been, or are being
+// worked on.
 func (q *Queries) DueBacklog(ctx context.Context, db DBTX) ([]DueBacklogRow, error) {
 	rows, err := db.Query(ctx, dueBacklog)
 	if err != nil {
@@ -68,6 +72,7 @@ func (q *Queries) DueBacklog(ctx context.Context, db DBTX) ([]DueBacklogRow, err
 			&i.Kind,
 			&i.Waiting,
 			&i.Overdue,
+			&i.OverdueSeconds,
 			&i.Leased,
 		); err != nil {
 			return nil, err

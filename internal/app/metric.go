@@ -130,7 +130,9 @@ var (
 	poolDesc = prometheus.NewDesc("flowlane_pool_connections", "Connections to Postgres by state.", []string{"state"},
 		nil)
 	waitDesc = prometheus.NewDesc("flowlane_pool_wait_seconds_total", "Time spent waiting for a connection.", nil, nil)
-	dueDesc  = prometheus.NewDesc("flowlane_due_rows", "Due rows by kind and state, of all processes.",
+	lateDesc = prometheus.NewDesc("flowlane_due_overdue_seconds",
+		"For how long the oldest row of a kind has been due that nobody has begun, of all processes.", []string{"kind"}, nil)
+	dueDesc = prometheus.NewDesc("flowlane_due_rows", "Due rows by kind and state, of all processes.",
 		[]string{"kind", "state"}, nil)
 	callDesc = prometheus.NewDesc("flowlane_calls_open",
 		"Calls whose outcome is not settled, by state, of all processes.", []string{"state"}, nil)
@@ -155,7 +157,7 @@ type stateCollector struct{ a *App }
 
 // Describe implements prometheus.Collector.
 func (stateCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, callDesc, openDesc, stepDesc, sizeDesc, usedDesc,
+	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, lateDesc, callDesc, openDesc, stepDesc, sizeDesc, usedDesc,
 		lagDesc, blobDesc, lostDesc, upDesc} {
 		out <- d
 	}
@@ -200,6 +202,7 @@ func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(dueDesc, float64(r.Waiting), r.Kind, "waiting")
 		gauge(dueDesc, float64(r.Overdue), r.Kind, "overdue")
 		gauge(dueDesc, float64(r.Leased), r.Kind, "leased")
+		gauge(lateDesc, r.OverdueSeconds, r.Kind)
 	}
 	calls, err := db.New().CallsOpen(ctx, c.a.Pool)
 	if err != nil {

@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -110,11 +111,15 @@ func TestAlerts_Fire(t *testing.T) {
 	installed(t, "prometheus")
 	s := newScene(t)
 	p := s.prometheus
+	s.holdSnapshot(t)
 	s.loseAnswers(t)
 	s.loseWork(t)
 	p.firesBy(t, func() { s.loseBodies(t) }, "FlowlaneBlobRequestsFail")
 	p.firesBy(t, func() { s.refuseSignIns(t) }, "FlowlaneSignInsRefused")
 	p.firesBy(t, func() { s.waitForConnections(t) }, "FlowlaneConnectionsWaited")
+	p.firesBy(t, func() { s.takeLeases(t) }, "FlowlaneLeasesLost")
+	s.slowCommits(t, func(request func()) { p.firesBy(t, request, "FlowlaneCommitsSlow") })
+	p.fires(t, "FlowlaneSnapshotHeld")
 	p.fires(t, "FlowlaneUnknownOutcomes", "FlowlaneSweepFoundWork", "FlowlaneReplicaUnused", "FlowlaneBlobStoreAway")
 	pgtest.StepClock(t, s.pool, time.Hour)
 	p.fires(t, "FlowlaneClockStepped")
@@ -205,6 +210,60 @@ func (s *scene) loseBodies(t *testing.T) {
 		})
 	}
 	requests.Wait()
+}
+
+// holdSnapshot leaves a transaction open.
+func (s *scene) holdSnapshot(t *testing.T) {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), s.pool.Config().ConnConfig)
+	if err == nil {
+		_, err = conn.Exec(t.Context(), "SET idle_in_transaction_session_timeout = 0; "+
+			"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM flow.organization")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+}
+
+// takeLeases takes over what is being worked on, as another worker does with what seems to have been left.
+func (s *scene) takeLeases(t *testing.T) {
+	t.Helper()
+	_, err := s.pool.Exec(t.Context(),
+		"UPDATE flow.due SET lease_no = lease_no + 1, due_at = flow.clock() WHERE leased")
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// slowCommits has commits of requests take long while do repeats some.
+func (s *scene) slowCommits(t *testing.T, do func(request func())) {
+	t.Helper()
+	for _, sql := range []string{
+		`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END'`,
+		`CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON flow.definition DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION slow()`,
+	} {
+		if _, err := s.pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(func() {
+		var requests sync.WaitGroup
+		for range 10 {
+			requests.Go(func() {
+				status, said := send(t, http.MethodPost, s.all.URL+"/v1/flows/definitions", s.key, `{"name": "slow", "steps":
+					[{"id": "s", "tasks": [{"id": "t", "action_id": "core__flow__transform", "params": {"value": 1}}]}]}`)
+				if status != http.StatusCreated {
+					t.Errorf("a definition: %d %s", status, said)
+				}
+			})
+		}
+		requests.Wait()
+	})
+	if _, err := s.pool.Exec(t.Context(), "DROP TRIGGER slow ON flow.definition"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // refuseSignIns tries a key that nobody has.
