@@ -77,13 +77,17 @@ func (w *world) strikeProcesses() {
 		wait(w.T, calm)
 		w.service.start(0)
 	})
-	w.strike("rolling restart of all processes", func() {}, func() {
-		for i := range w.service.processes {
-			w.service.stop(i)
-			w.service.start(i)
-			w.service.ready(time.Minute)
+	before, next := os.Getenv(programVariable), os.Getenv(nextVariable)
+	w.strike("rolling restart of all processes", func() {}, func() { w.service.roll(before) })
+	w.strike("migration and rolling upgrade to the next version", func() {}, func() {
+		w.service.program = next
+		w.service.run("migrate", "up")
+		if n := w.count("SELECT count(*) FROM pg_attribute WHERE attname = 'next_version' AND attnum > 0"); n == 0 {
+			w.Error("the next version has migrated nothing")
 		}
+		w.service.roll(next)
 	})
+	w.strike("rolling back to the version before", func() {}, func() { w.service.roll(before) })
 }
 
 func (w *world) strikePrimary() {

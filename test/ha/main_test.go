@@ -1,12 +1,16 @@
 package ha_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
+
+	"flowlane/schema"
 )
 
 const (
@@ -16,6 +20,8 @@ const (
 	faultsVariable = "FLOWLANE_HA_FAULTS"
 	// programVariable names the service's program, inside of the namespaces.
 	programVariable = "FLOWLANE_HA_PROGRAM"
+	// nextVariable names the program of the version that comes after it.
+	nextVariable = "FLOWLANE_HA_NEXT"
 	// binaries is where Debian has the programs of Postgres.
 	binaries = "/usr/lib/postgresql/15/bin"
 )
@@ -46,14 +52,21 @@ func enter() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "flowlane")
-	if said, err := exec.Command("go", "build", "-o", path, "flowlane/cmd/flowlane").CombinedOutput(); err != nil {
-		return fmt.Errorf("build flowlane: %w\n%s", err, said)
+	path, next := filepath.Join(dir, "flowlane"), filepath.Join(dir, "flowlane-next")
+	if err := build(path); err != nil {
+		return err
+	}
+	overlay, err := nextVersion(dir)
+	if err != nil {
+		return err
+	}
+	if err := build(next, "-overlay", overlay); err != nil {
+		return err
 	}
 	args := append([]string{"--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", inside},
 		os.Args...)
 	cmd := exec.Command("unshare", args...)
-	cmd.Env = append(os.Environ(), programVariable+"="+path)
+	cmd.Env = append(os.Environ(), programVariable+"="+path, nextVariable+"="+next)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Run(); err != nil {
@@ -62,4 +75,34 @@ func enter() error {
 	_ = os.RemoveAll(dir)
 	os.Exit(0)
 	return nil
+}
+
+func build(path string, flags ...string) error {
+	args := slices.Concat([]string{"build", "-o", path}, flags, []string{"flowlane/cmd/flowlane"})
+	if said, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build flowlane: %w\n%s", err, said)
+	}
+	return nil
+}
+
+// migration is what the next version adds to the schema: a column of the busiest table, and an index that is built
+// beside writes.
+const migration = `ALTER TABLE flow.batch_count ADD COLUMN next_version text;
+COMMENT ON COLUMN flow.batch_count.next_version IS 'What only the next version knows.';
+CREATE INDEX CONCURRENTLY schedule_next_version ON flow.schedule (org_id, description);
+`
+
+// nextVersion writes an overlay of the sources that adds the migration, and returns its path.
+func nextVersion(dir string) (string, error) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		return "", err
+	}
+	name := fmt.Sprintf("%05d_next_version.sql", schema.Baseline+1)
+	text, overlay := filepath.Join(dir, name), filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(text, []byte(migration), 0o600); err != nil {
+		return "", err
+	}
+	replace := map[string]map[string]string{"Replace": {filepath.Join(root, "schema", name): text}}
+	return overlay, os.WriteFile(overlay, must(json.Marshal(replace)), 0o600)
 }
