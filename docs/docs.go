@@ -3,7 +3,7 @@ package docs
 
 import "embed"
 
-// Files are the pages, in Markdown, and the pictures in them: *.md, platforms/*.md and pictures/*.webp.
+// Files are the pages, in Markdown, and the pictures in them: *.md, platforms/*.md and pictures/*.webp pictures/*.svg.
 //
-//go:embed *.md platforms/*.md pictures/*.webp
+//go:embed *.md platforms/*.md pictures/*.webp pictures/*.svg
 var Files embed.FS

@@ -37,6 +37,8 @@ func (s *Site) Handler(prefix string) http.Handler {
 			kind = "text/css; charset=utf-8"
 		case ".webp":
 			kind = "image/webp"
+		case ".svg":
+			kind = "image/svg+xml"
 		}
 		h := w.Header()
 		h.Set("Content-Type", kind)

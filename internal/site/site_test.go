@@ -39,6 +39,8 @@ func addresses(t *testing.T, page []byte) (out []element) {
 	return out
 }
 
+func picture(at string) bool { return path.Ext(at) == ".webp" || path.Ext(at) == ".svg" }
+
 // TestLinks: every link leads to a page and an anchor that are there, and nothing is loaded from elsewhere.
 func TestLinks(t *testing.T) {
 	t.Parallel()
@@ -47,7 +49,7 @@ func TestLinks(t *testing.T) {
 	anchors := map[string]bool{}
 	for _, at := range pages.Paths() {
 		anchors[at] = true
-		if path.Ext(at) == ".webp" {
+		if picture(at) {
 			continue
 		}
 		text, _ := pages.File(at)
@@ -59,7 +61,7 @@ func TestLinks(t *testing.T) {
 	}
 	links := 0
 	for _, at := range pages.Paths() {
-		if path.Ext(at) == ".webp" {
+		if picture(at) {
 			continue
 		}
 		text, _ := pages.File(at)
@@ -128,6 +130,7 @@ func TestHandler(t *testing.T) {
 		{"GET", "/docs/platforms/", 200, "text/html; charset=utf-8"},
 		{"GET", "/docs/style.css", 200, "text/css; charset=utf-8"},
 		{"GET", "/docs/pictures/overview.webp", 200, "image/webp"},
+		{"GET", "/docs/pictures/soak.svg", 200, "image/svg+xml"},
 		{"GET", "/docs/none.html", 404, "text/plain; charset=utf-8"},
 		{"GET", "/docsx", 404, "text/plain; charset=utf-8"},
 		{"GET", "/docs/../cli.html", 404, "text/plain; charset=utf-8"},

@@ -21,8 +21,8 @@ const (
 	soakGrowth = 1.10
 	soakSlack  = 16 << 20
 
-	waiting = "SELECT count(*) FROM flow.webhook_delivery WHERE next_at IS NOT NULL"
-	doubted = "SELECT count(*) FROM flow.call WHERE state = 'unresolved'"
+	waiting    = "SELECT count(*) FROM flow.webhook_delivery WHERE next_at IS NOT NULL"
+	unresolved = "SELECT count(*) FROM flow.call WHERE state = 'unresolved'"
 	// unended batches are not over, and wait for no person.
 	unended = `SELECT count(*) FROM flow.batch_count c
 		WHERE c.status IN ('queued', 'running', 'paused') AND c.unresolved < c.record_count`
@@ -40,29 +40,6 @@ func residentSize(t *testing.T, pid int) int {
 	return 0
 }
 
-// tell prints how it goes.
-func (s *soak) tell(since time.Duration) {
-	s.Helper()
-	s.mu.Lock()
-	took, sent := s.took, len(s.sent)
-	s.took = nil
-	s.mu.Unlock()
-	lately := since - s.told
-	s.told = since
-	slices.Sort(took)
-	at := func(q float64) time.Duration {
-		if len(took) == 0 {
-			return 0
-		}
-		return took[min(len(took)-1, int(q*float64(len(took))))].Round(time.Millisecond)
-	}
-	s.Logf("%4.0f s: %d messages, %d acknowledged; to receivers that answer %.0f/s, p50 %s, p99 %s, last %s; "+
-		"%d deliveries wait, %d batches are open, %d calls unresolved, %d due rows; %d MiB",
-		since.Seconds(), sent, s.acked.Load(), float64(len(took))/lately.Seconds(), at(0.5), at(0.99), at(1),
-		s.count(waiting), s.open(), s.count(doubted), s.count("SELECT count(*) FROM flow.due"),
-		residentSize(s.T, s.process.Process.Pid)>>20)
-}
-
 // settled waits until everything is over but what only a person can tell.
 func (s *soak) settled() {
 	s.Helper()
@@ -77,7 +54,7 @@ func (s *soak) settled() {
 		"call is open":   "SELECT count(*) FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting')",
 		"batch is open":  unended,
 		"row is due any more": "SELECT count(*) FROM flow.due WHERE kind NOT IN ('housekeeping', " +
-			"'blob_sweep', 'rollup', 'sweep')",
+			"'blob_sweep', 'rollup', 'sweep', 'counters')",
 		"job of River is there": "SELECT count(*) FROM river.river_job WHERE state NOT IN (" + over + ")",
 	} {
 		tick := time.NewTicker(200 * time.Millisecond)
@@ -182,8 +159,8 @@ func (s *soak) check() {
 func (s *soak) checkLeft() {
 	s.Helper()
 	for what, sql := range map[string]string{
-		"batches that have no delivery": "SELECT (SELECT count(*) FROM flow.batch) - (SELECT " +
-			"count(*) FROM flow.webhook_delivery)",
+		"batches that have no delivery": "SELECT (SELECT count(*) FROM flow.batch WHERE trigger_type = 'webhook') - " +
+			"(SELECT count(*) FROM flow.webhook_delivery)",
 		"parts but those of unresolved calls": "SELECT count(*) FROM flow.part p LEFT JOIN flow.call c ON c.id " +
 			"= p.call_id WHERE c.state IS DISTINCT FROM 'unresolved'",
 		"queues with something in them": "SELECT count(*) FROM flow.lane_batch WHERE ready_parts <> 0 OR " +
@@ -194,7 +171,7 @@ func (s *soak) checkLeft() {
 			"IN ('completed', 'failed', 'unresolved')",
 		"waits": "SELECT count(*) FROM flow.wait",
 		"holds": "SELECT count(*) FROM flow.pause WHERE status = 'active'",
-		"unresolved calls beyond unresolved jobs": "SELECT (" + doubted +
+		"unresolved calls beyond unresolved jobs": "SELECT (" + unresolved +
 			") - (SELECT coalesce(sum(unresolved), 0) FROM flow.batch_count)",
 		"jobs of slices that others count": "SELECT count(*) FROM flow.batch_count c JOIN flow.all_slices s " +
 			"USING (batch_id) WHERE (c.completed, c.failed, c.unresolved) <> (s.completed, s.failed, s.unresolved)",

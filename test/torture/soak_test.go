@@ -73,6 +73,9 @@ type soak struct {
 	// kills is how often the process is killed, and deaths how often it was.
 	kills, deaths int
 	flows         []*soakFlow
+	// mix is what goes on beside the messages; nil for nothing. samples is where the figures of each line go.
+	mix     *mix
+	samples *samples
 	// host is the address of the receivers, refusing one at which nobody listens.
 	host, refusing string
 
@@ -80,9 +83,10 @@ type soak struct {
 	// sent is when each message was to be sent, by its number, came how often its call arrived.
 	sent []time.Time
 	came []uint8
-	// took is how long calls took to arrive since the last line, which was told so long after the first message.
+	// took is how long calls took to arrive since the last line.
 	took []time.Duration
-	told time.Duration
+	// last is the sample before.
+	last sample
 
 	acked, cut atomic.Int64
 	// sizes are the resident sizes of the process, second by second.
@@ -104,7 +108,7 @@ func soakFor(t *testing.T) time.Duration {
 }
 
 // Many organizations get messages at a steady rate, and of their receivers some hang, some answer 500 and one is dead.
-// Each message becomes one batch, each record ends, no call is made more often than it may be, nothing is left behind,
+// Beside them another one starts large batches, and has schedules that fire each minute. Each message becomes one batch, each record ends, no call is made more often than it may be, nothing is left behind,
 // and memory does not grow.
 func TestSoak(t *testing.T) {
 	t.Parallel()
@@ -115,10 +119,14 @@ func TestSoak(t *testing.T) {
 	if err := pg.Migrate(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	s := newSoak(setupOn(t, server.DSN(), pool, 0), soaked, soakRate)
+	s := newSoak(setupOn(t, server.DSN(), pool, 1), soaked, soakRate)
+	s.samples = newSamples(t)
+	s.mix = newMix(s)
 	s.load(soakFor(t))
+	s.mix.end()
 	s.settled()
 	s.check()
+	s.mix.check()
 	s.checkMemory(soakFor(t))
 	s.process.kill()
 }
@@ -245,6 +253,9 @@ func (s *soak) load(lasts time.Duration) {
 			s.number(numbers, int(min(time.Since(began), lasts).Seconds()*float64(s.rate)))
 		case <-line.C:
 			s.tell(time.Since(began))
+			if s.mix != nil {
+				s.mix.goOn()
+			}
 		case <-second.C:
 			s.sizes = append(s.sizes, residentSize(s.T, s.process.Process.Pid))
 		case <-kill.C:
