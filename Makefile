@@ -149,13 +149,23 @@ test-pooled: ## Run the tests of the API through a PgBouncer that hands out serv
 simulate: ## Drive the pure rules through 5,000 weeks of virtual time; SEEDS=100
 	go test -count=1 -v -timeout 60m -run 'TestWeek$$|TestForecast$$' ./test/simulation/ -args -seeds=$${SEEDS:-5000}
 
+.PHONY: scale
+scale: ## Reckon what a billion records a day ask of cells, from what was measured
+	go run ./test/scale
+
 .PHONY: torture
 torture: ## Kill, stop and cut off real processes during runs, and look for rows that got lost or came twice; FLOWLANE_KILLS=200 FLOWLANE_DAYS=20 FLOWLANE_SCHEDULES=1000
 	FLOWLANE_KILLS=$${FLOWLANE_KILLS:-200} FLOWLANE_DAYS=$${FLOWLANE_DAYS:-20} FLOWLANE_SCHEDULES=$${FLOWLANE_SCHEDULES-1000} go test -count=1 -v -timeout 120m -parallel 2 ./test/torture/
 
 .PHONY: soak
-soak: ## Send 300 signed webhooks a second for 30 minutes to receivers of which some hang, fail or are dead; nothing may get lost, come twice, stay behind or grow; FLOWLANE_SOAK=30m
-	FLOWLANE_SOAK=$${FLOWLANE_SOAK:-30m} go test -count=1 -v -timeout 60m -run 'TestSoak$$' ./test/torture/
+soak: ## Send 300 signed messages a second for 30 minutes, beside large batches and schedules; FLOWLANE_SOAK=30m
+	@mkdir -p bin
+	FLOWLANE_SOAK=$${FLOWLANE_SOAK:-30m} FLOWLANE_SOAK_CSV=$(CURDIR)/bin/soak.csv \
+		go test -count=1 -v -timeout 10h -run 'TestSoak$$' ./test/torture/
+
+.PHONY: soak-picture
+soak-picture: ## Draw the last soak anew for docs; needs Debian's gnuplot-nox
+	gnuplot -e "samples='bin/soak.csv'" test/torture/soak.gnuplot > docs/pictures/soak.svg
 
 .PHONY: ha
 ha: ## Have Patroni, Postgres, etcd and processes fail one after the other under a load, as root, with Debian's patroni and etcd-server; FLOWLANE_HA_FAULTS=regex picks some

@@ -65,8 +65,8 @@ type page struct {
 	html                   template.HTML
 }
 
-// New makes a site of all *.md in files, and of the pictures (*.webp) as they are. The error names what cannot be read
-// or stands in no group of the navigation.
+// New makes a site of all *.md in files, and of the pictures (*.webp, *.svg) as they are. The error names what cannot
+// be read or stands in no group of the navigation.
 func New(files fs.FS, o Options) (*Site, error) {
 	layout, err := template.New("page").Parse(pageText)
 	if err != nil {
@@ -77,7 +77,7 @@ func New(files fs.FS, o Options) (*Site, error) {
 		return nil, err
 	}
 	s := &Site{files: map[string][]byte{"style.css": style}}
-	pictures, err := fs.Glob(files, "pictures/*.webp")
+	pictures, err := fs.Glob(files, "pictures/*.*")
 	for _, name := range pictures {
 		if s.files[name], err = fs.ReadFile(files, name); err != nil {
 			break
@@ -212,7 +212,9 @@ var sections = []struct {
 	{"Platforms", []string{
 		"credentials.md", "catalog.md", "catalog-keys.md", "openapi-import.md", "platforms", "simulator.md",
 	}},
-	{"Run it", []string{"console.md", "cli.md", "deploy.md", "operations.md", "availability.md", "security.md"}},
+	{"Run it", []string{
+		"console.md", "cli.md", "deploy.md", "operations.md", "availability.md", "scale.md", "security.md",
+	}},
 	{"Make it", []string{"architecture.md", "measurements.md"}},
 }
 
