@@ -63,3 +63,23 @@ COMMENT ON COLUMN ops.restore.confirmed_at IS 'When it was opened.';
 COMMENT ON COLUMN ops.restore.lost_since IS 'What was committed from then on, up to confirmed_at, may be lost; null where nothing is.';
 COMMENT ON COLUMN ops.restore.timeline IS 'Timeline of the log of the server then.';
 COMMENT ON COLUMN ops.restore.closed_because IS 'Of the last row: why services write nothing until the next confirmation; null where they do.';
+
+-- Which of several databases an organization lives in. Unlike its identity it stays when a database is restored.
+CREATE TABLE flow.cell (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    no smallint NOT NULL DEFAULT 0 CHECK (no BETWEEN 0 AND 4095)
+);
+INSERT INTO flow.cell DEFAULT VALUES;
+COMMENT ON TABLE flow.cell IS 'Which cell this database is: one row, which `flowlane migrate up --cell` writes before there are organizations.';
+COMMENT ON COLUMN flow.cell.only_row IS 'Always true: lets the table have one row.';
+COMMENT ON COLUMN flow.cell.no IS 'The number of the cell, which ids and API keys that are made here carry.';
+
+-- Rows that go to another cell take their numbers along, so each cell has numbers of its own: 2^50 of them are used up
+-- in 3,500 years at ten thousand a second.
+CREATE FUNCTION flow.set_cell(n smallint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE flow.cell SET no = n;
+    PERFORM setval(format('%I.%I', s.schemaname, s.sequencename)::regclass, ((n::bigint << 50) + 1), false)
+    FROM pg_sequences s WHERE s.schemaname = 'flow' AND s.data_type = 'bigint'::regtype;
+END $$;
+COMMENT ON FUNCTION flow.set_cell(smallint) IS 'Makes an empty database a cell: sets its number, and has its sequences begin where those of no other cell are.';

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/cell"
 	"flowlane/internal/pg"
 )
 
@@ -98,14 +99,8 @@ type Org struct {
 
 // CreateOrg makes an organization and its service account. Run it in a transaction.
 func CreateOrg(ctx context.Context, tx db.DBTX, name string) (Org, error) {
-	orgID, err := uuid.NewV7()
-	if err != nil {
-		return Org{}, err
-	}
-	accountID, err := uuid.NewV7()
-	if err != nil {
-		return Org{}, err
-	}
+	orgID := cell.NewID()
+	accountID := cell.NewID()
 	q := db.New()
 	org, err := q.OrgCreate(ctx, tx, db.OrgCreateParams{ID: orgID, Name: name})
 	if err != nil {

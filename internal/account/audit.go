@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/cell"
 )
 
 // Operation is what a caller asked for. The audit log names it.
@@ -31,10 +32,7 @@ func AuditAll(ctx context.Context, tx db.DBTX, resourceType string, resourceIDs 
 		if a == nil {
 			continue
 		}
-		id, err := uuid.NewV7()
-		if err != nil {
-			return err
-		}
+		id := cell.NewID()
 		in.Ids, in.OrgIds, in.AccountIds, in.KeyIds = append(in.Ids, id), append(in.OrgIds, a.OrgID),
 			append(in.AccountIds, a.AccountID), append(in.KeyIds, a.KeyID)
 		in.Actions, in.RequestIds = append(in.Actions, a.operation.ID), append(in.RequestIds, a.operation.RequestID)
@@ -71,11 +69,8 @@ const outcomeRefused = "refused"
 // AuditDenied writes down that the caller of this request lacks the role for what it asked.
 func (s *Service) AuditDenied(ctx context.Context) error {
 	a := ActorFrom(ctx)
-	id, err := uuid.NewV7()
-	if err != nil {
-		return err
-	}
-	err = db.New().AuditDenied(ctx, s.cfg.Pool, db.AuditDeniedParams{
+	id := cell.NewID()
+	err := db.New().AuditDenied(ctx, s.cfg.Pool, db.AuditDeniedParams{
 		ID: id, OrgID: a.OrgID, AccountID: &a.AccountID, ApiKeyID: a.APIKey(), Action: a.operation.ID,
 		RequestID: a.operation.RequestID,
 	})

@@ -24,7 +24,7 @@ var errUnauthenticated = fault.New(fault.Unauthenticated, "Authentication requir
 // RefusalError, which is an Unauthenticated fault, for a key that is unknown, revoked or expired, or whose organization
 // is suspended. from is the address of the connection, which is noted once a minute; the zero value for none.
 func (s *Service) Authenticate(ctx context.Context, key string, from netip.Addr) (Caller, error) {
-	if !wellFormed(key) {
+	if prefixOf(key) == "" {
 		return Caller{}, refused(malformedKey)
 	}
 	digest := sha256.Sum256([]byte(key))

@@ -7,15 +7,19 @@ import (
 	"hash/crc32"
 	"io"
 	"math/big"
-	"strings"
+	"regexp"
+
+	"flowlane/internal/cell"
 )
 
-// The text of a key is KeyPrefix, 256 random bits and a checksum, both in base 62:
+// The text of a key is KeyPrefix, the cell in which it was made unless that is 0, 256 random bits and a checksum, both
+// in base 62:
 //
-//	flow_ <43 characters of secret> <6 characters of CRC-32 over what stands before>
+//	flow_ [c<number of the cell>_] <43 characters of secret> <6 characters of CRC-32 over what stands before>
 //
-// The fixed form lets scanners of source code recognize a leaked key without asking anyone, and lets us refuse most
-// made-up keys without asking the database.
+// The fixed form lets scanners of source code recognize a leaked key without asking anyone, proxies send a request to
+// the cell of its key by a rule, and us refuse most made-up keys without asking the database. The cell says where a key
+// was made; its organization may have moved since.
 const (
 	// KeyPrefix is what every API key starts with.
 	KeyPrefix = "flow_"
@@ -23,7 +27,7 @@ const (
 	secretBytes  = 32
 	secretChars  = 43 // 62^43 > 2^256
 	sumChars     = 6  // 62^6 > 2^32
-	keyChars     = len(KeyPrefix) + secretChars + sumChars
+	bodyChars    = secretChars + sumChars
 	base62Digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
@@ -33,17 +37,31 @@ func newKey(random io.Reader) (string, error) {
 	if _, err := io.ReadFull(random, secret); err != nil {
 		return "", fmt.Errorf("read randomness: %w", err)
 	}
-	text := KeyPrefix + base62(new(big.Int).SetBytes(secret), secretChars)
+	text := newPrefix() + base62(new(big.Int).SetBytes(secret), secretChars)
 	return text + checksum(text), nil
 }
 
-// wellFormed reports whether text has the form of a key, checksum included.
-func wellFormed(text string) bool {
-	if len(text) != keyChars || !strings.HasPrefix(text, KeyPrefix) {
-		return false
+// newPrefix is what keys start with that are made here.
+func newPrefix() string {
+	if n := cell.Here(); n != 0 {
+		return fmt.Sprintf("%sc%d_", KeyPrefix, n)
 	}
-	body := text[:keyChars-sumChars]
-	return checksum(body) == text[keyChars-sumChars:]
+	return KeyPrefix
+}
+
+// prefixes are those of all cells: a number has one form.
+var prefixes = regexp.MustCompile(`^` + KeyPrefix + `(?:c[1-9][0-9]{0,3}_)?`)
+
+// prefixOf is what the text of a key starts with; empty where it does not have the form of one, checksum included.
+func prefixOf(text string) string {
+	prefix := prefixes.FindString(text)
+	if prefix == "" || len(text) != len(prefix)+bodyChars {
+		return ""
+	}
+	if body := text[:len(text)-sumChars]; checksum(body) != text[len(body):] {
+		return ""
+	}
+	return prefix
 }
 
 func checksum(text string) string {

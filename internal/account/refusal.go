@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/cell"
 )
 
 // RefusalError is why a sign-in was refused. Callers see no more of it than the fault that it wraps.
@@ -54,15 +55,16 @@ type SignIn struct {
 	Operation Operation
 }
 
-// shownChars are the characters of a key that may be told; 256 random bits lose nothing by it.
-const shownChars = len(KeyPrefix) + 4
+// shownChars are the characters of a secret that may be told; 256 random bits lose nothing by it.
+const shownChars = 4
 
 // prefix is how the key begins. What is no key may be another secret, of which nothing is told.
 func (in SignIn) prefix() string {
-	if !wellFormed(in.Key) {
+	prefix := prefixOf(in.Key)
+	if prefix == "" {
 		return ""
 	}
-	return in.Key[:shownChars]
+	return in.Key[:len(prefix)+shownChars]
 }
 
 // Refused counts a sign-in that was refused with err, and writes down the first of equal ones in a minute: in the log,
@@ -84,13 +86,10 @@ func (s *Service) Refused(ctx context.Context, in SignIn, err error) {
 	if r.OrgID == uuid.Nil {
 		return
 	}
-	id, err := uuid.NewV7()
-	if err == nil {
-		err = db.New().AuditRefused(ctx, s.cfg.Pool, db.AuditRefusedParams{
-			ID: id, OrgID: r.OrgID, AccountID: orNil(r.AccountID), ApiKeyID: orNil(r.KeyID), Action: in.Operation.ID,
-			Reason: r.Reason, Address: in.Address, RequestID: in.Operation.RequestID,
-		})
-	}
+	err = db.New().AuditRefused(ctx, s.cfg.Pool, db.AuditRefusedParams{
+		ID: cell.NewID(), OrgID: r.OrgID, AccountID: orNil(r.AccountID), ApiKeyID: orNil(r.KeyID),
+		Action: in.Operation.ID, Reason: r.Reason, Address: in.Address, RequestID: in.Operation.RequestID,
+	})
 	if err != nil {
 		s.cfg.Log.WarnContext(ctx, "a refused sign-in is not in the audit log", "request_id", in.Operation.RequestID,
 			"error", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/cell"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -100,12 +101,9 @@ func (s *Service) CreateKey(ctx context.Context, tx db.DBTX, n NewKey) (string, 
 	if err != nil {
 		return "", none, err
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return "", none, err
-	}
+	id := cell.NewID()
 	row, err := q.ApiKeyCreate(ctx, tx, db.ApiKeyCreateParams{
-		ID: id, OrgID: n.OrgID, AccountID: service.ID, Name: n.Name, Prefix: KeyPrefix, LastFour: text[len(text)-4:],
+		ID: id, OrgID: n.OrgID, AccountID: service.ID, Name: n.Name, Prefix: prefixOf(text), LastFour: text[len(text)-4:],
 		Hash: keyHash(s.cfg.HashKeys[0], text), Role: string(n.Role), Scopes: slices.Compact(scopes),
 		CreatedBy:      n.CreatedBy,
 		CreatedByKeyID: orNil(n.CreatedByKey), ExpiresAt: n.ExpiresAt,

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/cell"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -82,9 +83,7 @@ func (s *Service) CreateLink(ctx context.Context, c Caller) (out Session, err er
 func (s *Service) storeSession(ctx context.Context, conn db.DBTX, c Caller, prefix string,
 	life time.Duration) (out Session, err error) {
 	out.Text = prefix + rand.Text()
-	if out.ID, err = uuid.NewV7(); err != nil {
-		return out, err
-	}
+	out.ID = cell.NewID()
 	out.Expires, err = db.New().SessionCreate(ctx, conn, db.SessionCreateParams{
 		ID: out.ID, OrgID: c.OrgID, AccountID: c.AccountID, ApiKeyID: c.APIKey(), Role: string(c.Role),
 		Hash: sessionHash(s.cfg.HashKeys[0], out.Text), Opened: prefix == sessionPrefix, LifeSeconds: life.Seconds(),

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/cell"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -230,10 +231,7 @@ func (s *Service) callerOf(ctx context.Context, c claims) (Caller, error) {
 		caller.AccountID = *row.AccountID
 		return caller, nil
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Caller{}, err
-	}
+	id := cell.NewID()
 	caller.AccountID, err = q.AccountOfSubject(ctx, s.cfg.Pool, db.AccountOfSubjectParams{
 		ID: id, OrgID: row.OrgID, Name: c.name, Issuer: &s.tokens.Issuer, Subject: &c.subject,
 	})

@@ -22,6 +22,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/api"
 	"flowlane/internal/blob"
+	"flowlane/internal/cell"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/dryrun"
@@ -293,6 +294,13 @@ func (a *App) connect(ctx context.Context) error {
 	}
 	if err := prepare(ctx, a.Pool, a.cfg.Migrate && !a.cfg.Pooled); err != nil {
 		return err
+	}
+	number, err := pg.Cell(ctx, a.Pool)
+	if err == nil {
+		err = cell.Use(number)
+	}
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
 	}
 	if a.scoped, err = pg.NewScoped(ctx, a.Pool); err != nil {
 		return err //nolint:wrapcheck // says everything

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"flowlane/internal/cell"
 	"flowlane/internal/console"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -106,8 +108,16 @@ func (a *App) ready() http.HandlerFunc {
 				return
 			}
 		}
-		answer(w, http.StatusOK, "ok", "")
+		answer(w, http.StatusOK, "ok", cellDetail())
 	}
+}
+
+// cellDetail names the cell of a process where there are several.
+func cellDetail() string {
+	if n := cell.Here(); n != 0 {
+		return fmt.Sprintf("cell %d", n)
+	}
+	return ""
 }
 
 func answer(w http.ResponseWriter, status int, word, detail string) {

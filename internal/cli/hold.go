@@ -60,7 +60,7 @@ func (c *releaseAll) Run(ctx context.Context, p *process) error {
 func (d database) run(
 	ctx context.Context, p *process, do func(*pause.Service) (int, error), out output, say string,
 ) error {
-	pool, err := d.open(ctx)
+	pool, err := d.openCell(ctx)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type migrateUp struct {
 
 	LockTimeout time.Duration `env:"FLOWLANE_LOCK_TIMEOUT" default:"3s" help:"How long a statement waits for a lock, and others behind it, before it is tried again."`
 	LockWait    time.Duration `env:"FLOWLANE_LOCK_WAIT" default:"10m" help:"How long a migration is tried again that does not get its locks."`
+	Cell        *int          `env:"FLOWLANE_CELL" placeholder:"N" help:"Make the database the cell of this number, 0 to 4095, by which ids and API keys made in it tell it apart. Only before it has organizations. Default: it stays what it is, at first 0."`
 	RuntimeRole string        `env:"FLOWLANE_RUNTIME_ROLE" placeholder:"NAME" help:"Make this role, where there is none, and give it what a running service needs: the rows of all tables, and no right to change tables, clock or audit log. Services connect as a member of it."`
 }
 
@@ -39,6 +40,11 @@ func (c *migrateUp) Run(ctx context.Context, p *process) error {
 	migrator := pg.Migrator{LockTimeout: c.LockTimeout, LockWait: c.LockWait}
 	if err := migrator.Up(ctx, pool); err != nil {
 		return fmt.Errorf("migrate the database: %w", err)
+	}
+	if c.Cell != nil {
+		if err := pg.SetCell(ctx, pool, *c.Cell); err != nil {
+			return fmt.Errorf("--cell: %w", err)
+		}
 	}
 	if c.RuntimeRole != "" {
 		if err := pg.GrantRuntime(ctx, pool, c.RuntimeRole); err != nil {

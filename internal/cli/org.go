@@ -74,7 +74,7 @@ func (c *orgCreate) Run(ctx context.Context, p *process) error {
 	if name == "" {
 		return errors.New("--name is empty: give the organization a name")
 	}
-	pool, err := c.open(ctx)
+	pool, err := c.openCell(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ type orgList struct {
 
 // Run lists the organizations.
 func (c *orgList) Run(ctx context.Context, p *process) error {
-	pool, err := c.open(ctx)
+	pool, err := c.openCell(ctx)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (c *orgLink) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	pool, err := c.open(ctx)
+	pool, err := c.openCell(ctx)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (c *orgSuspend) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	pool, err := c.open(ctx)
+	pool, err := c.openCell(ctx)
 	if err != nil {
 		return err
 	}
@@ -318,7 +318,7 @@ func (c *apikeyCreate) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	pool, err := c.open(ctx)
+	pool, err := c.openCell(ctx)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (c *orgDelete) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	pool, err := c.open(ctx)
+	pool, err := c.openCell(ctx)
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func (c *orgSet) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	pool, err := c.open(ctx)
+	pool, err := c.openCell(ctx)
 	if err != nil {
 		return err
 	}

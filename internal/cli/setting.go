@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"flowlane/internal/cell"
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/pg"
 )
@@ -176,6 +177,7 @@ type blobs struct {
 	BlobURL string `name:"blob-url" env:"FLOWLANE_BLOB_URL" help:"Store of large bodies, as s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path_style=true; its keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Default: none, all is in Postgres."`
 }
 
+// open connects to a database that may be of any age, or empty.
 func (d database) open(ctx context.Context) (*pgxpool.Pool, error) {
 	dsn, err := d.setting(d.DatabaseURL, varDatabase)
 	if err != nil {
@@ -184,6 +186,23 @@ func (d database) open(ctx context.Context) (*pgxpool.Pool, error) {
 	pool, err := pg.Open(ctx, dsn, pg.Options{MaxConns: 2, Pooled: d.Pooled})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	return pool, nil
+}
+
+// openCell connects to a migrated database, and has what is made there carry its cell.
+func (d database) openCell(ctx context.Context) (*pgxpool.Pool, error) {
+	pool, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n, err := pg.Cell(ctx, pool)
+	if err == nil {
+		err = cell.Use(n)
+	}
+	if err != nil {
+		pool.Close()
+		return nil, unmigrated(err)
 	}
 	return pool, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/cell"
 	"flowlane/internal/fault"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
@@ -62,10 +63,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draf
 	if err != nil {
 		return Definition{}, err
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Definition{}, fmt.Errorf("definition id: %w", err)
-	}
+	id := cell.NewID()
 	var out Definition
 	// The answer is what later reads will say, to the byte.
 	if out.Document, err = Decode(text); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
+	"flowlane/internal/cell"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
@@ -92,7 +93,7 @@ func (p *outboundCall) prepare(idempotencyKey string) (err error) {
 	if err := p.scope(); err != nil {
 		return err
 	}
-	p.id, p.exclusive, p.check = newID(), exclusiveKey(over), action.Outcome(p.params)
+	p.id, p.exclusive, p.check = cell.NewID(), exclusiveKey(over), action.Outcome(p.params)
 	p.request.Owner = p.orgID.String()
 	p.request.Repeats = p.check == catalog.CheckKeyed && p.repeats
 	return nil

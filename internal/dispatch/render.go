@@ -398,5 +398,3 @@ func bodyDigest(body [][]byte) string {
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
-
-func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }

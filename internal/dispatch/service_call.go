@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/cell"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
@@ -95,7 +96,7 @@ func (d *Dispatcher) serviceCall(orgID uuid.UUID, action *catalog.Action, cred *
 	svc := action.Service()
 	r := &renderer{d: d, batch: &run.Batch{OrgID: orgID}, task: task, svc: svc, cred: cred}
 	p := r.call(db.FlowLaneInteractive)
-	p.id, p.serviceCall, p.params, p.check = newID(), true, params, catalog.CheckSafe
+	p.id, p.serviceCall, p.params, p.check = cell.NewID(), true, params, catalog.CheckSafe
 	var err error
 	if p.request, err = provider.Prepare(svc, action, params, nil, pg.Value(cred).Secret, ""); err == nil {
 		err = p.scope()
@@ -175,7 +176,7 @@ func (d *Dispatcher) note(ctx context.Context, q credential.Question, took time.
 			if err != nil {
 				return err
 			}
-			p := db.CallNoteParams{ID: newID(), OrgID: q.OrgID, Domain: k.domain, Bucket: k.bucket, Owner: d.opts.Owner,
+			p := db.CallNoteParams{ID: cell.NewID(), OrgID: q.OrgID, Domain: k.domain, Bucket: k.bucket, Owner: d.opts.Owner,
 				AskedAt: asked, AnsweredAt: now, CountsIn: quota.CountsOf(slices.Concat(spans, rolling)).Encode()}
 			p.Seconds, p.Caps, p.Starts, p.Ends = columns(spans)
 			if err := d.q.CallNote(ctx, tx, p); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/cell"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/credential"
 	"flowlane/internal/platform/provider"
@@ -127,7 +128,7 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	for _, bucket := range slices.Sorted(maps.Keys(s.backoffs)) {
-		err := s.d.q.BackoffOpen(ctx, tx, db.BackoffOpenParams{ID: newID(), Domain: s.key.domain,
+		err := s.d.q.BackoffOpen(ctx, tx, db.BackoffOpenParams{ID: cell.NewID(), Domain: s.key.domain,
 			Bucket: bucket, Cause: s.cause,
 			Reason: "The provider refused a call for its rate limit", ExpiresAt: s.backoffs[bucket]})
 		if err != nil {

@@ -35,6 +35,7 @@ var apart = map[string]string{
 	"budget":          "the rate at which an account of a provider may be called: of use to this installation alone",
 	"clock_offset":    "of the installation",
 	"clock_watch":     "of the installation",
+	"cell":            "of the installation",
 	"domain_limit":    "what a provider allows for an account",
 	"due":             "when work is to be done: follows from the other tables",
 	"identity":        "of the installation",

@@ -10,6 +10,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/cell"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/trigger/event"
@@ -140,10 +141,7 @@ func (s *Service) ofBatch(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UU
 // insert opens a pause and plans its end.
 func (s *Service) insert(ctx context.Context, tx pgx.Tx, in db.PauseInsertParams, o Opening,
 	now time.Time) (*Pause, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, err
-	}
+	id := cell.NewID()
 	in.ID, in.Cause, in.Reason, in.CreatedAt = id, cause, o.Reason, now
 	if o.operator == "" {
 		in.CreatedBy = &o.By

@@ -22,7 +22,8 @@ var requestGrants = []string{
 	"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA flow TO " + RequestRole,
 	"GRANT SELECT, INSERT, UPDATE ON " + RiverSchema + ".river_job, " + RiverSchema + ".river_queue TO " + RequestRole,
 	"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA " + runtimeSchemas + " TO " + RequestRole,
-	"REVOKE INSERT, UPDATE, DELETE ON flow.clock_offset, flow.identity, " + versionTable + " FROM " + RequestRole,
+	"REVOKE INSERT, UPDATE, DELETE ON flow.cell, flow.clock_offset, flow.identity, " + versionTable + " FROM " +
+		RequestRole,
 	"REVOKE UPDATE ON flow.audit_log FROM " + RequestRole,
 }
 

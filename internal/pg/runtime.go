@@ -27,7 +27,7 @@ var runtimeGrants = []string{
 	"ALTER DEFAULT PRIVILEGES IN SCHEMA ops GRANT SELECT ON TABLES TO %s",
 	"ALTER DEFAULT PRIVILEGES IN SCHEMA ops GRANT EXECUTE ON FUNCTIONS TO %s",
 	// The clock, the versions of the schema, and what the audit log says; its trigger lets old rows be deleted.
-	"REVOKE INSERT, UPDATE, DELETE ON flow.clock_offset FROM %s",
+	"REVOKE INSERT, UPDATE, DELETE ON flow.cell, flow.clock_offset FROM %s",
 	"REVOKE INSERT, UPDATE, DELETE ON " + versionTable + ", " + RiverSchema + ".river_migration FROM %s",
 	"REVOKE UPDATE ON flow.audit_log FROM %s",
 	"REVOKE UPDATE, DELETE ON flow.identity FROM %s",

@@ -17,6 +17,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/blob"
+	"flowlane/internal/cell"
 )
 
 const (
@@ -149,10 +150,7 @@ func (u *upload) putAway(ctx context.Context, rowBytes int64) (*chunkAway, error
 
 // newBlobID has the time of the database's clock: the sweep tells by it how old a blob is.
 func newBlobID(at time.Time) (uuid.UUID, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return id, fmt.Errorf("make a blob id: %w", err)
-	}
+	id := cell.NewID()
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(at.UnixMilli())) //nolint:gosec // after 1970
 	copy(id[:6], ms[2:])

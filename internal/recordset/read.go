@@ -12,6 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/blob"
+	"flowlane/internal/cell"
 	"flowlane/internal/pg"
 )
 
@@ -198,9 +199,7 @@ func (s *Sheet) Page() *Page {
 // AddInline stores the rows of a trigger that brought its own as pages of a fresh set, in the caller's transaction,
 // with positions from 0 on. Each record is the text of one JSON object that was checked before.
 func AddInline(ctx context.Context, tx pgx.Tx, records [][]byte) (setID uuid.UUID, err error) {
-	if setID, err = uuid.NewV7(); err != nil {
-		return setID, fmt.Errorf("make a set id: %w", err)
-	}
+	setID = cell.NewID()
 	if len(records) == 0 {
 		return setID, nil
 	}

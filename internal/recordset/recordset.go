@@ -20,6 +20,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/blob"
+	"flowlane/internal/cell"
 	"flowlane/internal/due"
 	"flowlane/internal/fault"
 	"flowlane/internal/listing"
@@ -86,12 +87,9 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, chunkSize int, me
 	if len(metadata) == 0 {
 		metadata = []byte("{}")
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Manifest{}, fmt.Errorf("make a record set id: %w", err)
-	}
+	id := cell.NewID()
 	var out Manifest
-	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if err := orgquota.OpenRecordSets.ForOneMore(ctx, tx, orgID); err != nil {
 			return err
 		}

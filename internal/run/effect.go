@@ -13,6 +13,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
+	"flowlane/internal/cell"
 	"flowlane/internal/jsonraw"
 	"flowlane/internal/store"
 	"flowlane/internal/trigger/event"
@@ -175,7 +176,7 @@ func (c *Change) emitEvents(ctx context.Context, h *lockedBatch, works []*sliceW
 	events := store.Events(h.OrgID, h.chain(), c.changed)
 	for w, r := range unsettled(works) {
 		if r.emit != nil {
-			id := newID()
+			id := cell.NewID()
 			events = append(events, event.Event{ID: id, OrgID: h.OrgID, Kind: event.FlowEvent, Chain: h.chain(),
 				Payload: r.emission(h, w)})
 			r.emitted(id)

@@ -15,6 +15,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
+	"flowlane/internal/cell"
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
@@ -100,11 +101,9 @@ func Refusal(err error) (reason string, inside bool) {
 // Refused is a start that is refused though nobody who could be told asked for it.
 type Refused = db.RefusedStartAddParams
 
-func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
-
 // NoteRefused leaves a trigger that says why nothing started.
 func (s *Service) NoteRefused(ctx context.Context, tx db.DBTX, r Refused) error {
-	r.ID = newID()
+	r.ID = cell.NewID()
 	n, err := s.q.RefusedStartAdd(ctx, tx, r)
 	if err != nil {
 		return fmt.Errorf("note a refused start: %w", err)

@@ -15,6 +15,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/batch"
 	"flowlane/internal/batch/query"
+	"flowlane/internal/cell"
 	"flowlane/internal/fault"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
@@ -52,7 +53,7 @@ func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*Started
 	if _, err := s.Begin(ctx, tx, root); err != nil { // one retry at a time of these records
 		return nil, err
 	}
-	r := retrying{s: s, tx: tx, in: in, root: root, out: &StartedBatch{BatchID: newID(), Status: batch.BatchQueued}}
+	r := retrying{s: s, tx: tx, in: in, root: root, out: &StartedBatch{BatchID: cell.NewID(), Status: batch.BatchQueued}}
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}

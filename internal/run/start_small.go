@@ -13,6 +13,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/batch"
+	"flowlane/internal/cell"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
@@ -194,7 +195,7 @@ func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *S
 	out = &StartedBatch{BatchID: one.ID, Status: batch.BatchQueued, Routes: l.queues, Pacing: in.Pacing,
 		FirstTick: pg.Value(p.PaceNextAt)}
 	if out.BatchID == uuid.Nil {
-		out.BatchID = newID()
+		out.BatchID = cell.NewID()
 	}
 	if p.Staged {
 		out.NotBefore = *in.ScheduledAt
@@ -203,7 +204,7 @@ func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *S
 	var page *recordset.Page
 	if sheet := one.Sheet; sheet != nil {
 		if set = out.BatchID; len(sheet.Body) > pageInRow {
-			set = newID()
+			set = cell.NewID()
 		}
 		page, out.RecordCount = sheet.Page(), int64(sheet.Rows)
 		p.RawBytes, p.Bodies = append(p.RawBytes, sheet.RawBytes), append(p.Bodies, sheet.Body)

@@ -15,6 +15,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/cell"
 	"flowlane/internal/due"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -72,10 +73,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by, name string, 
 	if err != nil {
 		return nil, err
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("store id: %w", err)
-	}
+	id := cell.NewID()
 	var out *Store
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.admit(ctx, tx, orgID); err != nil {

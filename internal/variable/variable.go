@@ -14,6 +14,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/cell"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -66,10 +67,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, in Inp
 	if err != nil {
 		return nil, err
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("variable set id: %w", err)
-	}
+	id := cell.NewID()
 	var out *Set
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := s.queries.VariableSetLimit(ctx, tx, orgID); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/cell"
 	"flowlane/internal/fault"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
@@ -36,10 +37,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 	if target.secret == nil {
 		return nil, fault.Invalidated(wrong("missing", "Field required", "credentials"))
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("make an id: %w", err)
-	}
+	id := cell.NewID()
 	seen, err := s.identify(ctx, Question{OrgID: orgID, TenancyID: textOf(in.TenancyID)}, target, in.Unverified)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/cell"
 	"flowlane/internal/due"
 	"flowlane/internal/pg"
 )
@@ -138,10 +139,7 @@ func (e *Event) id() (uuid.UUID, error) {
 	if e.ID != uuid.Nil {
 		return e.ID, nil
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return id, fmt.Errorf("event id: %w", err)
-	}
+	id := cell.NewID()
 	return id, nil
 }
 
@@ -165,10 +163,7 @@ func BatchesEnded(ctx context.Context, tx db.DBTX, loss *pg.Loss, batchIDs []uui
 		in.LostUntil = loss.Until
 	}
 	for range batchIDs {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return nil, fmt.Errorf("event id: %w", err)
-		}
+		id := cell.NewID()
 		in.Ids = append(in.Ids, id)
 	}
 	q := db.New()

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/cell"
 	"flowlane/internal/due"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
@@ -196,10 +197,7 @@ func (s *Service) write(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, fi
 	in := db.FireAddParams{OrgID: row.OrgID, ScheduleID: row.ID, Manual: manual, Now: now}
 	for i := range fires {
 		f := &fires[i]
-		id, err := uuid.NewV7()
-		if err != nil {
-			return fmt.Errorf("fire id: %w", err)
-		}
+		id := cell.NewID()
 		in.Ids, in.Slots, in.Statuses = append(in.Ids, id), append(in.Slots, f.slot), append(in.Statuses, f.status)
 		in.Reasons, in.BatchIds = append(in.Reasons, f.reason), append(in.BatchIds, f.batch)
 	}

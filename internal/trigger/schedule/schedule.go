@@ -17,6 +17,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/batch"
+	"flowlane/internal/cell"
 	"flowlane/internal/definition"
 	"flowlane/internal/due"
 	"flowlane/internal/fault"
@@ -84,12 +85,9 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input,
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("schedule id: %w", err)
-	}
+	id := cell.NewID()
 	var out *Schedule
-	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		if err := orgquota.Schedules.ForOneMore(ctx, tx, orgID); err != nil {
 			return err
 		}

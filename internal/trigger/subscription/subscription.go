@@ -16,6 +16,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/cell"
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
@@ -108,12 +109,9 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input,
 	if _, err := in.rules(); err != nil {
 		return nil, err
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("event subscription id: %w", err)
-	}
+	id := cell.NewID()
 	var out *Subscription
-	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		if err := orgquota.Subscriptions.ForOneMore(ctx, tx, orgID); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/cell"
 	"flowlane/internal/fault"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
@@ -168,10 +169,7 @@ func (s *Service) params(w *writing) (db.WebhookAcceptParams, error) {
 	}
 	ids := make(map[string]uuid.UUID, len(w.groups)) // which sort by arrival
 	for _, g := range w.groups {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return in, fmt.Errorf("make an id: %w", err)
-		}
+		id := cell.NewID()
 		ids[g[0].message.ID] = id
 	}
 	groups := slices.SortedFunc(slices.Values(w.groups),

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/cell"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 	"flowlane/internal/listing"
@@ -113,12 +113,7 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input) (*W
 	if err := CheckTemplate(in.Template); err != nil {
 		return nil, "", err
 	}
-	var id uuid.UUID
-	_, _ = rand.Read(id[:]) // never fails
-	place, err := uuid.NewV7()
-	if err != nil {
-		return nil, "", fmt.Errorf("make an id: %w", err)
-	}
+	id, place := cell.RandomID(), cell.NewID()
 	secret, err := NewSecret()
 	if err != nil {
 		return nil, "", err

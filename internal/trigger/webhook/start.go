@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/cell"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
@@ -121,10 +122,7 @@ func (s *Service) addStarted(ctx context.Context, group []*joined) (err error) {
 func (j *joined) begin() error {
 	j.in.Started, j.startable, j.in.BatchIds = true, true, nil
 	for range j.in.Ids {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return fmt.Errorf("make an id: %w", err)
-		}
+		id := cell.NewID()
 		j.in.BatchIds = append(j.in.BatchIds, id)
 	}
 	return nil
