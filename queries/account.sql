@@ -113,3 +113,8 @@ FROM flow.organization o
 JOIN flow.account a ON a.org_id = o.id AND a.id = @account_id
 LEFT JOIN flow.api_key k ON k.org_id = o.id AND k.id = sqlc.narg('key_id')
 WHERE o.id = @org_id;
+
+-- name: MoveFind :one
+-- Whether what any of these names is of has moved, and where to, or is on its way.
+SELECT m.to_url, (m.moved_at IS NOT NULL)::boolean AS moved FROM flow.move_name n JOIN flow.move m USING (org_id)
+WHERE n.name = ANY(@names::bytea[]) LIMIT 1;

@@ -3,7 +3,7 @@ CREATE TABLE flow.organization (
     id uuid PRIMARY KEY,
     name text NOT NULL CHECK (name <> ''),
     external_id text CONSTRAINT organization_external_id UNIQUE CHECK (external_id <> ''),
-    status text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'suspended', 'deleting', 'deleted')),
+    status text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'suspended', 'moving', 'moved', 'deleting', 'deleted')),
     start_budget int NOT NULL DEFAULT 1000 CHECK (start_budget BETWEEN 1 AND 1000000),
     request_limits jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(request_limits) = 'object'),
     rolled_up_to timestamptz NOT NULL DEFAULT 'epoch',
@@ -13,7 +13,7 @@ COMMENT ON TABLE flow.organization IS 'A customer. Every tenant row of every oth
 COMMENT ON COLUMN flow.organization.id IS 'What the API calls org_id.';
 COMMENT ON COLUMN flow.organization.name IS 'How operators call it; it need not be unique.';
 COMMENT ON COLUMN flow.organization.external_id IS 'How the identity provider names it in its tokens, where it does not use our id.';
-COMMENT ON COLUMN flow.organization.status IS 'active; suspended: its requests are refused, its work goes on; deleting: all that it has is on its way out (flow.deletion); deleted: nothing is left but its audit log, with which this row goes.';
+COMMENT ON COLUMN flow.organization.status IS 'active; suspended: its requests are refused, its work goes on; moving, moved: it goes to another cell, or has gone (flow.move); deleting: all that it has is on its way out (flow.deletion); deleted: nothing is left but its audit log, with which this row goes.';
 COMMENT ON COLUMN flow.organization.rolled_up_to IS 'Batches that were started before this time are in flow.rollup, or in flow.rollup_open.';
 COMMENT ON COLUMN flow.organization.start_budget IS 'The most batches that events and flows may start of one root cause (flow.chain).';
 COMMENT ON COLUMN flow.organization.request_limits IS 'What the operator set in the place of the document''s x-rate-limit: {operationId: "6000 per 1 minute"}.';

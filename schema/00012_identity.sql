@@ -83,3 +83,31 @@ BEGIN
     FROM pg_sequences s WHERE s.schemaname = 'flow' AND s.data_type = 'bigint'::regtype;
 END $$;
 COMMENT ON FUNCTION flow.set_cell(smallint) IS 'Makes an empty database a cell: sets its number, and has its sequences begin where those of no other cell are.';
+
+-- An organization that goes to another cell, or comes from one. What is left of one that went is how it is known: where
+-- its requests have to go now.
+CREATE TABLE flow.move (
+    org_id uuid PRIMARY KEY,
+    to_url text NOT NULL,
+    was_status text NOT NULL CHECK (was_status IN ('active', 'suspended')),
+    begun_at timestamptz NOT NULL DEFAULT flow.clock(),
+    copied_at timestamptz,
+    due json,
+    moved_at timestamptz
+);
+COMMENT ON TABLE flow.move IS 'Organizations on their way to another cell, or from one, and those that went. See `flowlane org move`.';
+COMMENT ON COLUMN flow.move.org_id IS 'The organization.';
+COMMENT ON COLUMN flow.move.to_url IS 'The root of the API of the cell to which it goes, without /v1.';
+COMMENT ON COLUMN flow.move.was_status IS 'What status it has once it is there.';
+COMMENT ON COLUMN flow.move.begun_at IS 'When the move began, here.';
+COMMENT ON COLUMN flow.move.copied_at IS 'In the cell to which it goes: when all of it was there. Null in the other one.';
+COMMENT ON COLUMN flow.move.due IS 'In the cell to which it goes: what is to be done for it, as flow.due had it when all was copied.';
+COMMENT ON COLUMN flow.move.moved_at IS 'In the cell from which it goes: since when its requests are answered with where it is; null until then.';
+
+CREATE TABLE flow.move_name (
+    name bytea PRIMARY KEY,
+    org_id uuid NOT NULL REFERENCES flow.move (org_id) ON DELETE CASCADE
+);
+COMMENT ON TABLE flow.move_name IS 'By what requests of organizations that move are known, while nothing else of them may be here.';
+COMMENT ON COLUMN flow.move_name.name IS 'The hash of an API key, the id of a webhook or of the organization, or how the identity provider names it.';
+COMMENT ON COLUMN flow.move_name.org_id IS 'The organization.';

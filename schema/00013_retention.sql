@@ -66,7 +66,7 @@ BEGIN
             AND NOT a.attisdropped
         WHERE c.relnamespace = 'flow'::regnamespace AND c.relkind IN ('r', 'p')
             AND c.relname NOT IN ('audit_log', 'retention', 'deletion', 'erasure', 'batch', 'batch_count', 'record_set',
-                'blob')
+                'blob', 'move', 'move_name')
             AND (only_tables IS NULL OR c.relname = ANY(only_tables))
         ORDER BY 1
     LOOP

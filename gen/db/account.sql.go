@@ -498,6 +498,24 @@ func (q *Queries) ClockNow(ctx context.Context, db DBTX) (time.Time, error) {
 	return now, err
 }
 
+const moveFind = `-- name: MoveFind :one
+SELECT m.to_url, (m.moved_at IS NOT NULL)::boolean AS moved FROM flow.move_name n JOIN flow.move m USING (org_id)
+WHERE n.name = ANY($1::bytea[]) LIMIT 1
+`
+
+type MoveFindRow struct {
+	ToUrl string
+	Moved bool
+}
+
+// Whether what any of these names is of has moved, and where to, or is on its way.
+func (q *Queries) MoveFind(ctx context.Context, db DBTX, names [][]byte) (MoveFindRow, error) {
+	row := db.QueryRow(ctx, moveFind, names)
+	var i MoveFindRow
+	err := row.Scan(&i.ToUrl, &i.Moved)
+	return i, err
+}
+
 const orgCreate = `-- name: OrgCreate :one
 INSERT INTO flow.organization (id, name) VALUES ($1, $2) RETURNING id, name, external_id, status, start_budget, request_limits, rolled_up_to, created_at
 `

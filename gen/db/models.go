@@ -698,6 +698,14 @@ type FlowCatalogState struct {
 	Generation int64
 }
 
+// Which cell this database is: one row, which `flowlane migrate up --cell` writes before there are organizations.
+type FlowCell struct {
+	// Always true: lets the table have one row.
+	OnlyRow bool
+	// The number of the cell, which ids and API keys that are made here carry.
+	No int16
+}
+
 // What came of one root cause by events and flows. An event that begins a chain has a row once a batch that it started starts others. Rows older than 90 days are deleted.
 type FlowChain struct {
 	// The batch or the event at the head (as in flow.batch).
@@ -1390,6 +1398,32 @@ type FlowLedger struct {
 	AlarmDrift *int32
 }
 
+// Organizations on their way to another cell, or from one, and those that went. See `flowlane org move`.
+type FlowMove struct {
+	// The organization.
+	OrgID uuid.UUID
+	// The root of the API of the cell to which it goes, without /v1.
+	ToUrl string
+	// What status it has once it is there.
+	WasStatus string
+	// When the move began, here.
+	BegunAt time.Time
+	// In the cell to which it goes: when all of it was there. Null in the other one.
+	CopiedAt *time.Time
+	// In the cell to which it goes: what is to be done for it, as flow.due had it when all was copied.
+	Due []byte
+	// In the cell from which it goes: since when its requests are answered with where it is; null until then.
+	MovedAt *time.Time
+}
+
+// By what requests of organizations that move are known, while nothing else of them may be here.
+type FlowMoveName struct {
+	// The hash of an API key, the id of a webhook or of the organization, or how the identity provider names it.
+	Name []byte
+	// The organization.
+	OrgID uuid.UUID
+}
+
 // The encryption keys of an organization, wrapped by the key-encryption key.
 type FlowOrgKeyset struct {
 	// The organization whose secrets they encrypt.
@@ -1412,7 +1446,7 @@ type FlowOrganization struct {
 	Name string
 	// How the identity provider names it in its tokens, where it does not use our id.
 	ExternalID *string
-	// active; suspended: its requests are refused, its work goes on; deleting: all that it has is on its way out (flow.deletion); deleted: nothing is left but its audit log, with which this row goes.
+	// active; suspended: its requests are refused, its work goes on; moving, moved: it goes to another cell, or has gone (flow.move); deleting: all that it has is on its way out (flow.deletion); deleted: nothing is left but its audit log, with which this row goes.
 	Status string
 	// The most batches that events and flows may start of one root cause (flow.chain).
 	StartBudget int32
@@ -1510,7 +1544,7 @@ type FlowPause struct {
 	Cause string
 	// What the person who opened it said; null for nothing.
 	Reason *string
-	// Which command of the operator of the service opened it, who alone releases it: everything (of all organizations), suspension; null for others.
+	// Which command of the operator of the service opened it, who alone releases it: everything (of all organizations), suspension, moving; null for others.
 	Operator *string
 	// The account that opened it; null for the dispatcher and the operator of the service.
 	CreatedBy *uuid.UUID

@@ -475,7 +475,8 @@ type AnyValue jsonraw.Value
 type ApiKey struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// What every key starts with.
+	// What the key starts with, `flow_`; where the service has several cells, `flow_c7_` for one made in
+	// cell 7.
 	Prefix string `json:"prefix"`
 	// The last four characters of the key, to tell keys apart.
 	LastFour string `json:"last_four"`
@@ -718,7 +719,8 @@ func (s *ApiKeyCreate) SetExpiresAt(val OptNilDateTime) {
 type ApiKeyCreated struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// What every key starts with.
+	// What the key starts with, `flow_`; where the service has several cells, `flow_c7_` for one made in
+	// cell 7.
 	Prefix string `json:"prefix"`
 	// The last four characters of the key, to tell keys apart.
 	LastFour string `json:"last_four"`
@@ -9129,6 +9131,7 @@ type Error struct {
 	Detail ErrorDetail `json:"detail"`
 	// A stable word for what is wrong; there can be more of them one day. By status:
 	//
+	//  - 307: `moved`
 	//  - 400: `invalid`, `definition_not_active`, `invalid_cursor`; `malformed_request` for what is no
 	//    HTTP, also with other statuses
 	//  - 401: `unauthenticated`; `invalid_signature` of a message to a webhook
@@ -9415,6 +9418,7 @@ func (s *ErrorGroup) SetExamples(val []ErrorExample) {
 // ErrorStatusCodeWithHeaders wraps Error with status code and response headers.
 type ErrorStatusCodeWithHeaders struct {
 	StatusCode int
+	Location   OptString
 	RetryAfter OptInt
 	Response   Error
 }
@@ -9422,6 +9426,11 @@ type ErrorStatusCodeWithHeaders struct {
 // GetStatusCode returns the value of StatusCode.
 func (s *ErrorStatusCodeWithHeaders) GetStatusCode() int {
 	return s.StatusCode
+}
+
+// GetLocation returns the value of Location.
+func (s *ErrorStatusCodeWithHeaders) GetLocation() OptString {
+	return s.Location
 }
 
 // GetRetryAfter returns the value of RetryAfter.
@@ -9437,6 +9446,11 @@ func (s *ErrorStatusCodeWithHeaders) GetResponse() Error {
 // SetStatusCode sets the value of StatusCode.
 func (s *ErrorStatusCodeWithHeaders) SetStatusCode(val int) {
 	s.StatusCode = val
+}
+
+// SetLocation sets the value of Location.
+func (s *ErrorStatusCodeWithHeaders) SetLocation(val OptString) {
+	s.Location = val
 }
 
 // SetRetryAfter sets the value of RetryAfter.

@@ -43,7 +43,7 @@ func (s *Service) load(ctx context.Context, key string, from netip.Addr) (Caller
 	q := db.New()
 	row, err := q.ApiKeyAuth(ctx, s.cfg.Pool, hashes)
 	if pg.IsNoRows(err) {
-		return Caller{}, refused(unknownKey)
+		return Caller{}, s.refuseOrLead(ctx, refused(unknownKey), hashes...)
 	}
 	if err != nil {
 		return Caller{}, fmt.Errorf("look up API key: %w", err)
@@ -56,7 +56,7 @@ func (s *Service) load(ctx context.Context, key string, from netip.Addr) (Caller
 		if row.State != suspended {
 			r.Reason = row.State + reasonOfStatus
 		}
-		return Caller{}, r
+		return Caller{}, s.refuseOrLead(ctx, r, row.Hash)
 	}
 	if row.StaleUse {
 		use := db.ApiKeyTouchParams{OrgID: row.OrgID, ID: row.ID}

@@ -155,8 +155,11 @@ func (s *Service) loadSession(ctx context.Context, text string) (Caller, error) 
 	if err != nil {
 		return Caller{}, fmt.Errorf("look up a session: %w", err)
 	}
-	if !oneOf(row.Hash, hashes) || !row.Usable {
+	if !oneOf(row.Hash, hashes) {
 		return Caller{}, refused(badSession)
+	}
+	if !row.Usable {
+		return Caller{}, s.refuseOrLead(ctx, refused(badSession), row.OrgID[:])
 	}
 	if row.StaleUse {
 		// The session is good whether or not its use can be noted.

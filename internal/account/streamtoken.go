@@ -100,12 +100,15 @@ func (s *Service) admitStream(ctx context.Context, grant streamGrant) (Caller, e
 	row, err := db.New().StreamTokenAuth(ctx, s.cfg.Pool, db.StreamTokenAuthParams{OrgID: grant.OrgID,
 		AccountID: grant.AccountID, KeyID: grant.APIKey()})
 	if pg.IsNoRows(err) {
-		return Caller{}, errUnauthenticated
+		return Caller{}, s.refuseOrLead(ctx, errUnauthenticated, grant.OrgID[:])
 	}
 	if err != nil {
 		return Caller{}, fmt.Errorf("look up the owner of a stream token: %w", err)
 	}
-	if !row.Usable || !row.Now.Before(grant.expires) {
+	if !row.Usable {
+		return Caller{}, s.refuseOrLead(ctx, errUnauthenticated, grant.OrgID[:])
+	}
+	if !row.Now.Before(grant.expires) {
 		return Caller{}, errUnauthenticated
 	}
 	grant.Scopes = row.Scopes // it opens nothing that the key may not read

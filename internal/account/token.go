@@ -209,8 +209,12 @@ func (s *Service) callerOf(ctx context.Context, c claims) (Caller, error) {
 		in.OrganizationID = &id
 	}
 	row, err := q.TokenAuth(ctx, s.cfg.Pool, in)
+	names := [][]byte{[]byte(c.organization)}
+	if in.OrganizationID != nil {
+		names = append(names, in.OrganizationID[:])
+	}
 	if pg.IsNoRows(err) {
-		return Caller{}, refused(unknownOrg)
+		return Caller{}, s.refuseOrLead(ctx, refused(unknownOrg), names...)
 	}
 	if err != nil {
 		return Caller{}, fmt.Errorf("look up the organization of a token: %w", err)
@@ -220,7 +224,7 @@ func (s *Service) callerOf(ctx context.Context, c claims) (Caller, error) {
 		if row.AccountID != nil {
 			r.AccountID = *row.AccountID
 		}
-		return Caller{}, r
+		return Caller{}, s.refuseOrLead(ctx, r, names...)
 	}
 	limits, err := requestLimits(row.RequestLimits)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 
 // statuses is the one table from codes to statuses.
 var statuses = map[fault.Code]int{
+	fault.Moved:           http.StatusTemporaryRedirect,
 	fault.Invalid:         http.StatusBadRequest,
 	fault.Unauthenticated: http.StatusUnauthorized,
 	fault.Forbidden:       http.StatusForbidden,
@@ -91,6 +92,9 @@ func (h errorHandler) answer(ctx context.Context, f *fault.Error) *oas.ErrorStat
 	if f.RetryAfter > 0 || f.Code == fault.RateLimited || f.Code == fault.Unavailable {
 		out.RetryAfter = oas.NewOptInt(wholeSeconds(f.RetryAfter))
 	}
+	if f.Code == fault.Moved {
+		out.Location = oas.NewOptString(f.To + exchangeOf(ctx).uri)
+	}
 	return out
 }
 
@@ -140,6 +144,9 @@ func (h errorHandler) write(w http.ResponseWriter, a *oas.ErrorStatusCodeWithHea
 	header.Set("Content-Type", "application/json; charset=utf-8")
 	if s, ok := a.RetryAfter.Get(); ok {
 		header.Set("Retry-After", strconv.Itoa(s))
+	}
+	if to, ok := a.Location.Get(); ok {
+		header.Set("Location", to)
 	}
 	var e jx.Encoder
 	a.Response.Encode(&e)

@@ -31,6 +31,7 @@ func TestErrors(t *testing.T) {
 		status int
 		detail string
 	}{
+		{"Moved", &fault.Error{Code: fault.Moved, Detail: "x", To: "https://cell1.example"}, 307, `"x"`},
 		{"Invalid", fault.New(fault.Invalid, "x"), 400, `"x"`},
 		{"Unauthenticated", fault.New(fault.Unauthenticated, "x"), 401, `"x"`},
 		{"Forbidden", fault.New(fault.Forbidden, "Admin role required"), 403, `"Admin role required"`},
@@ -82,7 +83,7 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
-	if len(statuses) != 11 {
+	if len(statuses) != 12 {
 		t.Error("a code has no status, or one that this test does not know")
 	}
 }

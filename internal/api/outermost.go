@@ -45,8 +45,8 @@ type outermost struct {
 // exchange is what is known of a request and its answer from the beginning.
 type exchange struct {
 	id string
-	// remote is the other end of the connection, as net/http writes it.
-	remote string
+	// remote is the other end of the connection, as net/http writes it; uri is the path and the query as they came.
+	remote, uri string
 	// route is the operation with what its path names; zero where a path has none.
 	route oas.Route
 	body  *lazyBody
@@ -103,7 +103,8 @@ func requestBody(ctx context.Context) []byte {
 
 func (o outermost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := o.now()
-	x := &exchange{id: callerID(r.Header.Get("X-Request-Id")), remote: r.RemoteAddr, lists: o.lists, release: func() {}}
+	x := &exchange{id: callerID(r.Header.Get("X-Request-Id")), remote: r.RemoteAddr, uri: r.URL.RequestURI(),
+		lists: o.lists, release: func() {}}
 	rec := &recorder{ResponseWriter: w, exchange: x}
 	header := rec.Header()
 	x.header, x.sent = header, r.Header

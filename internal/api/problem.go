@@ -33,6 +33,8 @@ const (
 // hints say what to do next, by the code of an error: they are all codes that there are. A fault that knows better
 // brings its own.
 var hints = map[string]string{
+	string(fault.Moved): "Send the same request, with the same method and body, to the address in the header Location, " +
+		"and use that host from now on: keys, ids and webhook addresses stay good.",
 	string(fault.Invalid): "Change what detail names, then send the request again.",
 	string(fault.Unauthenticated): "Send a valid key as X-API-Key: flow_..., or a token of your identity provider as " +
 		"Authorization: Bearer ...; a key may be unknown here, revoked, expired or not allowed from your address.",

@@ -13,6 +13,8 @@ import (
 type Code string
 
 const (
+	// Moved means that what the request is of is at another address, which To names (307).
+	Moved Code = "moved"
 	// Invalid is an operation that makes no sense in this state of the request (400).
 	Invalid Code = "invalid"
 	// Unauthenticated means that no valid credentials came with the request (401).
@@ -61,6 +63,8 @@ type Error struct {
 	// field.
 	Expressions []string
 	RetryAfter  time.Duration
+	// To is the root of the service to which a Moved request has to go, without /v1.
+	To string
 	// Reason is a stable word that is narrower than Code, for example "record_set_consumed"; empty where Code says it
 	// all. Package api lists them all.
 	Reason string

@@ -9,6 +9,7 @@ var leftOut = map[string]string{
 		"the keyed hash of a session",
 	"org_keyset.wrapped":                  "the keys of the organization's secrets, encrypted",
 	"secret.ciphertext":                   "a secret, encrypted",
+	"move_name.name":                      "opens nothing: the keyed hash of a key, and ids",
 	"credential_authorization.state_hash": "the hash of what lets a person back in who authorizes a credential",
 	"idempotency_key.key_hash":            "a keyed hash, of use to this installation alone",
 	"idempotency_key.body_hash":           "a keyed hash, of use to this installation alone",

@@ -9,6 +9,7 @@ type Error struct {
 	Detail any `json:"detail"`
 	// A stable word for what is wrong; there can be more of them one day. By status:
 	//
+	//   - 307: `moved`
 	//   - 400: `invalid`, `definition_not_active`, `invalid_cursor`; `malformed_request` for what is no HTTP, also with other statuses
 	//   - 401: `unauthenticated`; `invalid_signature` of a message to a webhook
 	//   - 403: `forbidden`; `scope_missing` of an API key
@@ -199,7 +200,7 @@ const (
 type ApiKey struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// What every key starts with.
+	// What the key starts with, `flow_`; where the service has several cells, `flow_c7_` for one made in cell 7.
 	Prefix string `json:"prefix"`
 	// The last four characters of the key, to tell keys apart.
 	LastFour string `json:"last_four"`
@@ -224,7 +225,7 @@ type ApiKey struct {
 type ApiKeyCreated struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// What every key starts with.
+	// What the key starts with, `flow_`; where the service has several cells, `flow_c7_` for one made in cell 7.
 	Prefix string `json:"prefix"`
 	// The last four characters of the key, to tell keys apart.
 	LastFour string `json:"last_four"`

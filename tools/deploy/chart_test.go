@@ -35,7 +35,7 @@ image:
 secret: {name: own, ownerDatabaseURL: owner-database-url}
 settings: {FLOWLANE_PUBLIC_URL: "https://flows.acme.example/", FLOWLANE_POOLED: true, FLOWLANE_MAX_STREAMS: 500}
 envFrom: [{secretRef: {name: bucket}}]
-migrate: {runtimeRole: flowlane_runtime}
+migrate: {runtimeRole: flowlane_runtime, cell: 3}
 api: {replicas: 3, cpu: 2}
 workers: {replicas: 1, cpu: "0.5"}
 drainSeconds: 120

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/platform/vault"
 )
@@ -41,7 +42,8 @@ var (
 
 // Receive takes a message that was posted to an address, and returns the id of its delivery once that is durable: the
 // same for every copy of the message. Faults: NotFound where there is no such webhook, or it is switched off;
-// Unauthenticated; RateLimited, also where the organization has as many open batches as it may have.
+// Unauthenticated; RateLimited, also where the organization has as many open batches as it may have; those of
+// account.Elsewhere.
 func (s *Service) Receive(ctx context.Context, provider, address string, m Message) (uuid.UUID, error) {
 	id := addressed(provider, address)
 	if f, ok := s.copies.recent(id, time.Now()); ok && f.verify(&m) == nil {
@@ -149,6 +151,7 @@ func (s *Service) find(id uuid.UUID) found {
 	}
 	closed := found{now: row.Now, secrets: nobody}
 	if row.SecretVersion == 0 {
+		closed.err = account.Elsewhere(ctx, s.Pool, id[:])
 		return closed
 	}
 	all, version, err := s.current(ctx, row.OrgID, id, row.SecretVersion)

@@ -12,6 +12,7 @@ class Error(TypedDict):
     code: str
     """A stable word for what is wrong; there can be more of them one day. By status:
 
+    - 307: `moved`
     - 400: `invalid`, `definition_not_active`, `invalid_cursor`; `malformed_request` for what is no HTTP, also with other statuses
     - 401: `unauthenticated`; `invalid_signature` of a message to a webhook
     - 403: `forbidden`; `scope_missing` of an API key
@@ -175,7 +176,7 @@ class ApiKey(TypedDict):
     id: str
     name: str
     prefix: str
-    """What every key starts with."""
+    """What the key starts with, `flow_`; where the service has several cells, `flow_c7_` for one made in cell 7."""
     last_four: str
     """The last four characters of the key, to tell keys apart."""
     role: Role
@@ -201,7 +202,7 @@ class ApiKeyCreated(TypedDict):
     id: str
     name: str
     prefix: str
-    """What every key starts with."""
+    """What the key starts with, `flow_`; where the service has several cells, `flow_c7_` for one made in cell 7."""
     last_four: str
     """The last four characters of the key, to tell keys apart."""
     role: Role

@@ -12,6 +12,7 @@ export type Error = {
     /**
      * A stable word for what is wrong; there can be more of them one day. By status:
      *
+     * - 307: `moved`
      * - 400: `invalid`, `definition_not_active`, `invalid_cursor`; `malformed_request` for what is no HTTP, also with other statuses
      * - 401: `unauthenticated`; `invalid_signature` of a message to a webhook
      * - 403: `forbidden`; `scope_missing` of an API key
@@ -239,7 +240,7 @@ export type ApiKey = {
     id: string;
     name: string;
     /**
-     * What every key starts with.
+     * What the key starts with, `flow_`; where the service has several cells, `flow_c7_` for one made in cell 7.
      */
     prefix: string;
     /**
@@ -281,7 +282,7 @@ export type ApiKeyCreated = {
     id: string;
     name: string;
     /**
-     * What every key starts with.
+     * What the key starts with, `flow_`; where the service has several cells, `flow_c7_` for one made in cell 7.
      */
     prefix: string;
     /**
@@ -5371,7 +5372,7 @@ export type GetMeData = {
 
 export type GetMeErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5400,7 +5401,7 @@ export type GetQuotasData = {
 
 export type GetQuotasErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5429,7 +5430,7 @@ export type GetRetentionData = {
 
 export type GetRetentionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5458,7 +5459,7 @@ export type SetRetentionData = {
 
 export type SetRetentionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5506,7 +5507,7 @@ export type ListApiKeysData = {
 
 export type ListApiKeysErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5535,7 +5536,7 @@ export type CreateApiKeyData = {
 
 export type CreateApiKeyErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5574,7 +5575,7 @@ export type RevokeApiKeyData = {
 
 export type RevokeApiKeyErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5607,7 +5608,7 @@ export type CreateStreamTokenData = {
 
 export type CreateStreamTokenErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5641,7 +5642,7 @@ export type EndSessionData = {
 
 export type EndSessionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5670,7 +5671,7 @@ export type CreateSessionData = {
 
 export type CreateSessionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5699,7 +5700,7 @@ export type CreateSessionLinkData = {
 
 export type CreateSessionLinkErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5771,7 +5772,7 @@ export type ListAuditLogData = {
 
 export type ListAuditLogErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5815,7 +5816,7 @@ export type ListCatalogImportsData = {
 
 export type ListCatalogImportsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5856,7 +5857,7 @@ export type ImportPlatformData = {
 
 export type ImportPlatformErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5890,7 +5891,7 @@ export type DeleteCatalogImportData = {
 
 export type DeleteCatalogImportErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5924,7 +5925,7 @@ export type GetCatalogImportData = {
 
 export type GetCatalogImportErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -5978,7 +5979,7 @@ export type ListPlatformsData = {
 
 export type ListPlatformsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6018,7 +6019,7 @@ export type GetPlatformData = {
 
 export type GetPlatformErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6081,7 +6082,7 @@ export type ListPlatformServicesData = {
 
 export type ListPlatformServicesErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6139,7 +6140,7 @@ export type ListServicesData = {
 
 export type ListServicesErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6179,7 +6180,7 @@ export type GetServiceData = {
 
 export type GetServiceErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6234,7 +6235,7 @@ export type ListServiceActionsData = {
 
 export type ListServiceActionsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6290,7 +6291,7 @@ export type ListActionsData = {
 
 export type ListActionsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6330,7 +6331,7 @@ export type GetActionData = {
 
 export type GetActionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6398,7 +6399,7 @@ export type ListCredentialsData = {
 
 export type ListCredentialsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6444,7 +6445,7 @@ export type CreateCredentialData = {
 
 export type CreateCredentialErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6473,7 +6474,7 @@ export type TestNewCredentialData = {
 
 export type TestNewCredentialErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6507,7 +6508,7 @@ export type DeleteCredentialData = {
 
 export type DeleteCredentialErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6541,7 +6542,7 @@ export type GetCredentialData = {
 
 export type GetCredentialErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6580,7 +6581,7 @@ export type ReplaceCredentialData = {
 
 export type ReplaceCredentialErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6622,7 +6623,7 @@ export type ReturnAuthorizationData = {
 
 export type ReturnAuthorizationErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6656,7 +6657,7 @@ export type SetCredentialLimitsData = {
 
 export type SetCredentialLimitsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6690,7 +6691,7 @@ export type AuthorizeCredentialData = {
 
 export type AuthorizeCredentialErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6724,7 +6725,7 @@ export type TestCredentialData = {
 
 export type TestCredentialErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6768,7 +6769,7 @@ export type ListTenantsData = {
 
 export type ListTenantsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6809,7 +6810,7 @@ export type CreateTenantData = {
 
 export type CreateTenantErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6845,7 +6846,7 @@ export type DeleteTenantData = {
 
 export type DeleteTenantErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6881,7 +6882,7 @@ export type GetTenantData = {
 
 export type GetTenantErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6917,7 +6918,7 @@ export type UpdateTenantData = {
 
 export type UpdateTenantErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -6981,7 +6982,7 @@ export type ListDefinitionsData = {
 
 export type ListDefinitionsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7022,7 +7023,7 @@ export type CreateDefinitionData = {
 
 export type CreateDefinitionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7051,7 +7052,7 @@ export type ValidateDefinitionData = {
 
 export type ValidateDefinitionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7080,7 +7081,7 @@ export type DryRunNewDefinitionData = {
 
 export type DryRunNewDefinitionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7114,7 +7115,7 @@ export type DeleteDefinitionData = {
 
 export type DeleteDefinitionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7148,7 +7149,7 @@ export type GetDefinitionData = {
 
 export type GetDefinitionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7182,7 +7183,7 @@ export type UpdateDefinitionData = {
 
 export type UpdateDefinitionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7216,7 +7217,7 @@ export type ReplaceDefinitionData = {
 
 export type ReplaceDefinitionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7265,7 +7266,7 @@ export type ListDefinitionVersionsData = {
 
 export type ListDefinitionVersionsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7303,7 +7304,7 @@ export type GetDefinitionVersionData = {
 
 export type GetDefinitionVersionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7349,7 +7350,7 @@ export type TriggerDefinitionData = {
 
 export type TriggerDefinitionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7383,7 +7384,7 @@ export type DryRunDefinitionData = {
 
 export type DryRunDefinitionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7437,7 +7438,7 @@ export type ListTemplatesData = {
 
 export type ListTemplatesErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7477,7 +7478,7 @@ export type GetTemplateData = {
 
 export type GetTemplateErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7521,7 +7522,7 @@ export type ListVariableSetsData = {
 
 export type ListVariableSetsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7562,7 +7563,7 @@ export type CreateVariableSetData = {
 
 export type CreateVariableSetErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7596,7 +7597,7 @@ export type DeleteVariableSetData = {
 
 export type DeleteVariableSetErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7630,7 +7631,7 @@ export type GetVariableSetData = {
 
 export type GetVariableSetErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7664,7 +7665,7 @@ export type ReplaceVariableSetData = {
 
 export type ReplaceVariableSetErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7724,7 +7725,7 @@ export type ListSchedulesData = {
 
 export type ListSchedulesErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7765,7 +7766,7 @@ export type CreateScheduleData = {
 
 export type CreateScheduleErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7794,7 +7795,7 @@ export type PreviewScheduleData = {
 
 export type PreviewScheduleErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7828,7 +7829,7 @@ export type DeleteScheduleData = {
 
 export type DeleteScheduleErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7862,7 +7863,7 @@ export type GetScheduleData = {
 
 export type GetScheduleErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7896,7 +7897,7 @@ export type UpdateScheduleData = {
 
 export type UpdateScheduleErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7930,7 +7931,7 @@ export type ReplaceScheduleData = {
 
 export type ReplaceScheduleErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -7995,7 +7996,7 @@ export type ListScheduleFiresData = {
 
 export type ListScheduleFiresErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8041,7 +8042,7 @@ export type RunScheduleData = {
 
 export type RunScheduleErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8085,7 +8086,7 @@ export type ListEventKindsData = {
 
 export type ListEventKindsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8149,7 +8150,7 @@ export type ListEventSubscriptionsData = {
 
 export type ListEventSubscriptionsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8190,7 +8191,7 @@ export type CreateEventSubscriptionData = {
 
 export type CreateEventSubscriptionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8224,7 +8225,7 @@ export type DeleteEventSubscriptionData = {
 
 export type DeleteEventSubscriptionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8258,7 +8259,7 @@ export type GetEventSubscriptionData = {
 
 export type GetEventSubscriptionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8292,7 +8293,7 @@ export type UpdateEventSubscriptionData = {
 
 export type UpdateEventSubscriptionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8348,7 +8349,7 @@ export type ListWebhooksData = {
 
 export type ListWebhooksErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8377,7 +8378,7 @@ export type CreateWebhookData = {
 
 export type CreateWebhookErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8411,7 +8412,7 @@ export type DeleteWebhookData = {
 
 export type DeleteWebhookErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8445,7 +8446,7 @@ export type GetWebhookData = {
 
 export type GetWebhookErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8479,7 +8480,7 @@ export type UpdateWebhookData = {
 
 export type UpdateWebhookErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8513,7 +8514,7 @@ export type RotateWebhookSecretData = {
 
 export type RotateWebhookSecretErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8574,7 +8575,7 @@ export type ListWebhookDeliveriesData = {
 
 export type ListWebhookDeliveriesErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8612,7 +8613,7 @@ export type GetWebhookDeliveryData = {
 
 export type GetWebhookDeliveryErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8650,7 +8651,7 @@ export type ReplayWebhookDeliveryData = {
 
 export type ReplayWebhookDeliveryErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8705,7 +8706,7 @@ export type ReceiveWebhookData = {
 
 export type ReceiveWebhookErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8777,7 +8778,7 @@ export type ListBatchesData = {
 
 export type ListBatchesErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8806,7 +8807,7 @@ export type ChangeBatchesData = {
 
 export type ChangeBatchesErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8840,7 +8841,7 @@ export type DeleteBatchData = {
 
 export type DeleteBatchErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8874,7 +8875,7 @@ export type GetBatchData = {
 
 export type GetBatchErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8908,7 +8909,7 @@ export type UpdateBatchData = {
 
 export type UpdateBatchErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8953,7 +8954,7 @@ export type StreamBatchData = {
 
 export type StreamBatchErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -8991,7 +8992,7 @@ export type CancelBatchData = {
 
 export type CancelBatchErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9037,7 +9038,7 @@ export type PauseBatchData = {
 
 export type PauseBatchErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9071,7 +9072,7 @@ export type ResumeBatchData = {
 
 export type ResumeBatchErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9117,7 +9118,7 @@ export type RetryBatchData = {
 
 export type RetryBatchErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9151,7 +9152,7 @@ export type GetBatchTimelineData = {
 
 export type GetBatchTimelineErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9190,7 +9191,7 @@ export type ListBatchErrorsData = {
 
 export type ListBatchErrorsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9224,7 +9225,7 @@ export type ResolveBatchData = {
 
 export type ResolveBatchErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9288,7 +9289,7 @@ export type ListBatchResultsData = {
 
 export type ListBatchResultsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9352,7 +9353,7 @@ export type ListTriggersData = {
 
 export type ListTriggersErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9386,7 +9387,7 @@ export type GetTriggerData = {
 
 export type GetTriggerErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9457,7 +9458,7 @@ export type ListJobsData = {
 
 export type ListJobsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9491,7 +9492,7 @@ export type GetJobData = {
 
 export type GetJobErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9525,7 +9526,7 @@ export type ResolveJobData = {
 
 export type ResolveJobErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9601,7 +9602,7 @@ export type ListCallsData = {
 
 export type ListCallsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9635,7 +9636,7 @@ export type GetCallData = {
 
 export type GetCallErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9703,7 +9704,7 @@ export type ListExecutionsData = {
 
 export type ListExecutionsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9737,7 +9738,7 @@ export type GetExecutionData = {
 
 export type GetExecutionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9782,7 +9783,7 @@ export type StreamExecutionData = {
 
 export type StreamExecutionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9820,7 +9821,7 @@ export type GetDashboardData = {
 
 export type GetDashboardErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9864,7 +9865,7 @@ export type GetUsageData = {
 
 export type GetUsageErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9924,7 +9925,7 @@ export type ListRecordSetsData = {
 
 export type ListRecordSetsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9965,7 +9966,7 @@ export type CreateRecordSetData = {
 
 export type CreateRecordSetErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -9999,7 +10000,7 @@ export type DeleteRecordSetData = {
 
 export type DeleteRecordSetErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10033,7 +10034,7 @@ export type GetRecordSetData = {
 
 export type GetRecordSetErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10076,7 +10077,7 @@ export type PeekRecordSetData = {
 
 export type PeekRecordSetErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10110,7 +10111,7 @@ export type AppendRecordsData = {
 
 export type AppendRecordsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10144,7 +10145,7 @@ export type SealRecordSetData = {
 
 export type SealRecordSetErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10188,7 +10189,7 @@ export type ListStoresData = {
 
 export type ListStoresErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10229,7 +10230,7 @@ export type CreateStoreData = {
 
 export type CreateStoreErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10263,7 +10264,7 @@ export type DeleteStoreData = {
 
 export type DeleteStoreErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10297,7 +10298,7 @@ export type GetStoreData = {
 
 export type GetStoreErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10331,7 +10332,7 @@ export type ReplaceStoreData = {
 
 export type ReplaceStoreErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10398,7 +10399,7 @@ export type ListStoreRecordsData = {
 
 export type ListStoreRecordsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10444,7 +10445,7 @@ export type UpsertStoreRecordsData = {
 
 export type UpsertStoreRecordsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10488,7 +10489,7 @@ export type GetStoreRecordData = {
 
 export type GetStoreRecordErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10530,7 +10531,7 @@ export type DeleteStoreLayerData = {
 
 export type DeleteStoreLayerErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10572,7 +10573,7 @@ export type PutStoreLayerData = {
 
 export type PutStoreLayerErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10621,7 +10622,7 @@ export type ListDomainsData = {
 
 export type ListDomainsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10661,7 +10662,7 @@ export type GetDomainData = {
 
 export type GetDomainErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10701,7 +10702,7 @@ export type GetHeadroomData = {
 
 export type GetHeadroomErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10741,7 +10742,7 @@ export type GetQueueData = {
 
 export type GetQueueErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10781,7 +10782,7 @@ export type GetAttributionData = {
 
 export type GetAttributionErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10840,7 +10841,7 @@ export type ListUsageHistoryData = {
 
 export type ListUsageHistoryErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10880,7 +10881,7 @@ export type GetMarginsData = {
 
 export type GetMarginsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10924,7 +10925,7 @@ export type SetMarginData = {
 
 export type SetMarginErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -10964,7 +10965,7 @@ export type GetLanesData = {
 
 export type GetLanesErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -11008,7 +11009,7 @@ export type SetLaneData = {
 
 export type SetLaneErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -11048,7 +11049,7 @@ export type EstimateUploadData = {
 
 export type EstimateUploadErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -11088,7 +11089,7 @@ export type RefreshLimitsData = {
 
 export type RefreshLimitsErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -11140,7 +11141,7 @@ export type PauseDomainData = {
 
 export type PauseDomainErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -11185,7 +11186,7 @@ export type ResumeDomainData = {
 
 export type ResumeDomainErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -11252,7 +11253,7 @@ export type ListDomainPausesData = {
 
 export type ListDomainPausesErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -11296,7 +11297,7 @@ export type ExtendPauseData = {
 
 export type ExtendPauseErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -11337,7 +11338,7 @@ export type PauseDispatchData = {
 
 export type PauseDispatchErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -11366,7 +11367,7 @@ export type ResumeDispatchData = {
 
 export type ResumeDispatchErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -11426,7 +11427,7 @@ export type ListPausesData = {
 
 export type ListPausesErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
@@ -11460,7 +11461,7 @@ export type GetPauseData = {
 
 export type GetPauseErrors = {
     /**
-     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * The request failed. The status says how: 307 the organization is in another cell of the service, at `Location`, 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
      * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
