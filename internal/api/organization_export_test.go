@@ -49,6 +49,7 @@ var byteColumns = map[string]string{
 		"what it tells of is in the other tables",
 	"idempotency_key.body_hash": "left: a keyed hash, of use to this installation alone",
 	"idempotency_key.key_hash":  "left: a keyed hash, of use to this installation alone",
+	"move_name.name":            "left: opens nothing: the keyed hash of a key, and ids",
 	"kept_key.key_batch":        "an id",
 	"org_keyset.wrapped":        "left: the keys of the organization's secrets, encrypted",
 	"record_chunk.digest":       "a digest of records, which are exported",

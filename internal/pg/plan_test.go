@@ -49,7 +49,7 @@ var wholeAllowed = map[string]string{
 
 // smallTables have a row or a few, or have as many as there are organizations and are read by operators and
 // housekeeping.
-var smallTables = []string{"clock_offset", "clock_watch", "root_key", "retention_clock", "erasure", "organization",
+var smallTables = []string{"cell", "clock_offset", "clock_watch", "root_key", "retention_clock", "erasure", "organization",
 	"organization_quota", "pg_class"}
 
 // smallIndexes have only what is not over.

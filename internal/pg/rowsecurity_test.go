@@ -24,9 +24,9 @@ var unsecured = map[string]string{
 	"batch_count": "belongs to a row of flow.batch: lists by a status rest on statistics, " +
 		"which are closed to whom a policy binds",
 	"budget": "belongs to an account, which several organizations may share", "domain_limit": "as a budget",
-	"ledger":       "as a budget",
-	"rolling":      "as a budget",
-	"clock_offset": "of the installation", "clock_watch": "of the installation",
+	"ledger":  "as a budget",
+	"rolling": "as a budget",
+	"cell":    "of the installation", "clock_offset": "of the installation", "clock_watch": "of the installation",
 	"due":      "names by ids what is to be done",
 	"identity": "of the installation", "retention_clock": "of the installation", "root_key": "of the installation",
 	"schema_version": "of the installation",
