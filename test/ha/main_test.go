@@ -85,24 +85,29 @@ func build(path string, flags ...string) error {
 	return nil
 }
 
-// migration is what the next version adds to the schema: a column of the busiest table, and an index that is built
+// migrations are what the next version adds to the schema: a column of the busiest table, and an index that is built
 // beside writes.
-const migration = `ALTER TABLE flow.batch_count ADD COLUMN next_version text;
+var migrations = []string{`ALTER TABLE flow.batch_count ADD COLUMN next_version text;
 COMMENT ON COLUMN flow.batch_count.next_version IS 'What only the next version knows.';
-CREATE INDEX CONCURRENTLY schedule_next_version ON flow.schedule (org_id, description);
-`
+`, `-- migrate: outside a transaction
+CREATE INDEX CONCURRENTLY IF NOT EXISTS schedule_next_version ON flow.schedule (org_id, description);
+`}
 
-// nextVersion writes an overlay of the sources that adds the migration, and returns its path.
+// nextVersion writes an overlay of the sources that adds the migrations, and returns its path.
 func nextVersion(dir string) (string, error) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		return "", err
 	}
-	name := fmt.Sprintf("%05d_next_version.sql", schema.Baseline+1)
-	text, overlay := filepath.Join(dir, name), filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(text, []byte(migration), 0o600); err != nil {
-		return "", err
+	files := map[string]string{}
+	for i, text := range migrations {
+		name := fmt.Sprintf("%05d_next_version.sql", schema.Baseline+1+i)
+		files[filepath.Join(root, "schema", name)] = filepath.Join(dir, name)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return "", err
+		}
 	}
-	replace := map[string]map[string]string{"Replace": {filepath.Join(root, "schema", name): text}}
+	overlay := filepath.Join(dir, "overlay.json")
+	replace := map[string]map[string]string{"Replace": files}
 	return overlay, os.WriteFile(overlay, must(json.Marshal(replace)), 0o600)
 }
