@@ -9,8 +9,9 @@ FROM flow.organization o ORDER BY o.id;
 SELECT * FROM flow.organization WHERE name = @name ORDER BY id LIMIT 1;
 
 -- name: OrgSetStatus :one
--- No row for one that is deleted, or on its way there.
-UPDATE flow.organization SET status = @status WHERE id = @id AND status IN ('active', 'suspended') RETURNING *;
+-- No row for one that is deleted, or on its way there, or to another cell; what is left of one that went is deleted.
+UPDATE flow.organization SET status = @status WHERE id = @id AND (status IN ('active', 'suspended')
+    OR status = 'moved' AND @status = 'deleting') RETURNING *;
 
 -- name: OrgSetBudget :one
 UPDATE flow.organization SET start_budget = @start_budget WHERE id = @id RETURNING *;

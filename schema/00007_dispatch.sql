@@ -423,7 +423,7 @@ CREATE TABLE flow.pause (
     status text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'released')),
     cause text NOT NULL,
     reason text,
-    operator text CHECK (operator IS NULL OR operator IN ('everything', 'suspension') AND scope = 'global'),
+    operator text CHECK (operator IS NULL OR operator IN ('everything', 'suspension', 'moving') AND scope = 'global'),
     created_by uuid,
     created_at timestamptz NOT NULL,
     expires_at timestamptz,
@@ -458,7 +458,7 @@ COMMENT ON COLUMN flow.pause.batch_id IS 'The batch it covers; null for all scop
 COMMENT ON COLUMN flow.pause.status IS 'active; released: it covers nothing any more.';
 COMMENT ON COLUMN flow.pause.cause IS 'Why it was opened, as a word of the API.';
 COMMENT ON COLUMN flow.pause.reason IS 'What the person who opened it said; null for nothing.';
-COMMENT ON COLUMN flow.pause.operator IS 'Which command of the operator of the service opened it, who alone releases it: everything (of all organizations), suspension; null for others.';
+COMMENT ON COLUMN flow.pause.operator IS 'Which command of the operator of the service opened it, who alone releases it: everything (of all organizations), suspension, moving; null for others.';
 COMMENT ON COLUMN flow.pause.created_by IS 'The account that opened it; null for the dispatcher and the operator of the service.';
 COMMENT ON COLUMN flow.pause.created_at IS 'From when on it covers claims.';
 COMMENT ON COLUMN flow.pause.expires_at IS 'When it ends by itself; null for when somebody releases it.';

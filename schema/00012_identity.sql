@@ -91,6 +91,7 @@ CREATE TABLE flow.move (
     to_url text NOT NULL,
     was_status text NOT NULL CHECK (was_status IN ('active', 'suspended')),
     begun_at timestamptz NOT NULL DEFAULT flow.clock(),
+    refused_at timestamptz,
     copied_at timestamptz,
     due json,
     moved_at timestamptz
@@ -100,6 +101,7 @@ COMMENT ON COLUMN flow.move.org_id IS 'The organization.';
 COMMENT ON COLUMN flow.move.to_url IS 'The root of the API of the cell to which it goes, without /v1.';
 COMMENT ON COLUMN flow.move.was_status IS 'What status it has once it is there.';
 COMMENT ON COLUMN flow.move.begun_at IS 'When the move began, here.';
+COMMENT ON COLUMN flow.move.refused_at IS 'In the cell from which it goes: since when its requests are answered 503; null until then.';
 COMMENT ON COLUMN flow.move.copied_at IS 'In the cell to which it goes: when all of it was there. Null in the other one.';
 COMMENT ON COLUMN flow.move.due IS 'In the cell to which it goes: what is to be done for it, as flow.due had it when all was copied.';
 COMMENT ON COLUMN flow.move.moved_at IS 'In the cell from which it goes: since when its requests are answered with where it is; null until then.';

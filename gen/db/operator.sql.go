@@ -707,7 +707,8 @@ func (q *Queries) OrgSetRequestLimits(ctx context.Context, db DBTX, arg OrgSetRe
 }
 
 const orgSetStatus = `-- name: OrgSetStatus :one
-UPDATE flow.organization SET status = $1 WHERE id = $2 AND status IN ('active', 'suspended') RETURNING id, name, external_id, status, start_budget, request_limits, rolled_up_to, created_at
+UPDATE flow.organization SET status = $1 WHERE id = $2 AND (status IN ('active', 'suspended')
+    OR status = 'moved' AND $1 = 'deleting') RETURNING id, name, external_id, status, start_budget, request_limits, rolled_up_to, created_at
 `
 
 type OrgSetStatusParams struct {
@@ -715,7 +716,7 @@ type OrgSetStatusParams struct {
 	ID     uuid.UUID
 }
 
-// No row for one that is deleted, or on its way there.
+// No row for one that is deleted, or on its way there, or to another cell; what is left of one that went is deleted.
 func (q *Queries) OrgSetStatus(ctx context.Context, db DBTX, arg OrgSetStatusParams) (FlowOrganization, error) {
 	row := db.QueryRow(ctx, orgSetStatus, arg.Status, arg.ID)
 	var i FlowOrganization

@@ -2,11 +2,15 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
 	"flowlane/internal/pg"
 )
 
@@ -23,6 +27,7 @@ type migrateUp struct {
 	LockTimeout time.Duration `env:"FLOWLANE_LOCK_TIMEOUT" default:"3s" help:"How long a statement waits for a lock, and others behind it, before it is tried again."`
 	LockWait    time.Duration `env:"FLOWLANE_LOCK_WAIT" default:"10m" help:"How long a migration is tried again that does not get its locks."`
 	Cell        *int          `env:"FLOWLANE_CELL" placeholder:"N" help:"Make the database the cell of this number, 0 to 4095, by which ids and API keys made in it tell it apart. Only before it has organizations. Default: it stays what it is, at first 0."`
+	Join        string        `name:"join-database-url" env:"FLOWLANE_JOIN_DATABASE_URL" help:"Postgres address of another cell of the installation, whose root key this one gets, so that organizations can be moved between them."`
 	RuntimeRole string        `env:"FLOWLANE_RUNTIME_ROLE" placeholder:"NAME" help:"Make this role, where there is none, and give it what a running service needs: the rows of all tables, and no right to change tables, clock or audit log. Services connect as a member of it."`
 }
 
@@ -44,6 +49,11 @@ func (c *migrateUp) Run(ctx context.Context, p *process) error {
 	if c.Cell != nil {
 		if err := pg.SetCell(ctx, pool, *c.Cell); err != nil {
 			return fmt.Errorf("--cell: %w", err)
+		}
+	}
+	if c.Join != "" {
+		if err := c.join(ctx, pool); err != nil {
+			return fmt.Errorf("--join-database-url: %w", err)
 		}
 	}
 	if c.RuntimeRole != "" {
@@ -80,6 +90,27 @@ func (c *migrateUp) Run(ctx context.Context, p *process) error {
 		}
 		fmt.Fprintf(w, "Applied %d of %d migrations; the database is up to date.\n", facts.Applied, facts.Total)
 	})
+}
+
+// join takes over the root key of another cell, unless the database has one. It is encrypted there, and stays so.
+func (c *migrateUp) join(ctx context.Context, pool *pgxpool.Pool) error {
+	other, err := pg.Open(ctx, c.Join, pg.Options{MaxConns: 1})
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	defer other.Close()
+	q := db.New()
+	root, err := q.VaultRootGet(ctx, other)
+	if pg.IsNoRows(err) {
+		return errors.New("the cell has no root key yet: start a process there first")
+	}
+	if err == nil {
+		err = q.VaultRootAdd(ctx, pool, db.VaultRootAddParams{KekID: root.KekID, Wrapped: root.Wrapped})
+	}
+	if err != nil {
+		return fmt.Errorf("copy the root key: %w", err)
+	}
+	return nil
 }
 
 type migrateStatus struct {

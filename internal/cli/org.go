@@ -30,6 +30,7 @@ type orgCommand struct {
 	Set     orgSet     `cmd:"" help:"Change what an organization may do."`
 	Link    orgLink    `cmd:"" help:"Say how the identity provider names an organization in its tokens."`
 	Delete  orgDelete  `cmd:"" help:"Delete an organization with all that it has, but for its audit log of the last 30 days."`
+	Move    orgMove    `cmd:"" help:"Take an organization to another cell, or go on with that where it was cut off."`
 	Export  orgExport  `cmd:"" help:"Write all that an organization has, but for its secrets, into an archive that others can read. Each row is as it was when it was read: suspend the organization first, so that little changes meanwhile."`
 	Suspend orgSuspend `cmd:"" help:"Refuse all requests of an organization; its work goes on, or with --outbound makes no calls. --resume takes it back."`
 }

@@ -16,10 +16,11 @@ import (
 // see these pauses, and cannot release them.
 type Operator string
 
-// The reasons: all organizations are paused; this one is suspended.
+// The reasons: all organizations are paused; this one is suspended; it is on its way to another cell.
 const (
 	Everything Operator = "everything"
 	Suspension Operator = "suspension"
+	Moving     Operator = "moving"
 )
 
 // PauseEverything pauses every organization and, until ReleaseEverything, those that are made (PauseNew). It returns

@@ -71,7 +71,7 @@ func (s *Organizations) Begin(ctx context.Context, orgID uuid.UUID) error {
 		if err != nil {
 			return err //nolint:wrapcheck // the caller knows which
 		}
-		if org.Status == "active" || org.Status == "suspended" {
+		if org.Status == "active" || org.Status == "suspended" || org.Status == "moved" {
 			if _, err := q.OrgSetStatus(ctx, tx, db.OrgSetStatusParams{ID: orgID, Status: "deleting"}); err != nil {
 				return fmt.Errorf("set the status of the organization: %w", err)
 			}

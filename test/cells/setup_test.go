@@ -78,6 +78,17 @@ func newCell(t *testing.T, no int, settings ...string) *cell {
 	return c
 }
 
+// newCellBeside makes a cell of the same installation.
+func newCellBeside(other *cell, no int) *cell {
+	t := other.t
+	t.Helper()
+	c := &cell{t: t, no: no, settings: other.settings}
+	c.dsn, c.pool = pgtest.NewEmpty(t)
+	c.run(nil, "migrate", "up", "--cell", strconv.Itoa(no), "--join-database-url", other.dsn)
+	c.serve()
+	return c
+}
+
 func (c *cell) command(args ...string) *exec.Cmd {
 	c.t.Helper()
 	path, err := program()
