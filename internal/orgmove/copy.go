@@ -16,15 +16,14 @@ const asText = "SET LOCAL TimeZone TO 'UTC'; SET LOCAL DateStyle TO 'ISO'; SET L
 	"SET LOCAL extra_float_digits TO 1; SET LOCAL bytea_output TO 'hex'; SET LOCAL statement_timeout TO 0; " +
 	"SET LOCAL idle_in_transaction_session_timeout TO 0"
 
-// copyRows copies the rows of one table from a snapshot into a transaction of the other cell.
+// copyRows copies the rows of one table from a snapshot into a transaction of the other cell. They come by way of a
+// temporary table, since COPY refuses a table with row-level security.
 func (t table) copyRows(ctx context.Context, from, to pgx.Tx) error {
-	into := "flow." + t.name
-	merged := shared[t.name] != "" || t.name == auditLog
-	if merged {
-		into = "arriving_" + t.name
-		if _, err := to.Exec(ctx, "CREATE TEMP TABLE "+into+" (LIKE flow."+t.name+") ON COMMIT DROP"); err != nil {
-			return fmt.Errorf("make a place for the table %s: %w", t.name, err)
-		}
+	into := "arriving_" + t.name
+	_, err := to.Exec(ctx, "CREATE TEMP TABLE "+into+" ON COMMIT DROP AS SELECT "+t.columns+" FROM flow."+t.name+
+		" WITH NO DATA")
+	if err != nil {
+		return fmt.Errorf("make a place for the table %s: %w", t.name, err)
 	}
 	r, w := io.Pipe()
 	sent := make(chan error, 1)
@@ -34,14 +33,18 @@ func (t table) copyRows(ctx context.Context, from, to pgx.Tx) error {
 		_ = w.CloseWithError(err) // nil is the end
 		sent <- err
 	}()
-	_, err := to.Conn().PgConn().CopyFrom(ctx, r, "COPY "+into+" ("+t.columns+") FROM STDIN")
+	_, err = to.Conn().PgConn().CopyFrom(ctx, r, "COPY "+into+" ("+t.columns+") FROM STDIN")
 	_ = r.CloseWithError(context.Canceled) // lets the sender go
 	if out := <-sent; out != nil && err == nil {
 		err = out
 	}
-	if err == nil && merged {
-		_, err = to.Exec(ctx, "INSERT INTO flow."+t.name+" ("+t.columns+") SELECT "+t.columns+" FROM "+into+
-			" ON CONFLICT DO NOTHING")
+	if err == nil {
+		insert := "INSERT INTO flow." + t.name + " (" + t.columns + ") OVERRIDING SYSTEM VALUE SELECT " + t.columns +
+			" FROM " + into
+		if shared[t.name] != "" || t.name == auditLog {
+			insert += " ON CONFLICT DO NOTHING"
+		}
+		_, err = to.Exec(ctx, insert)
 	}
 	if err != nil {
 		return fmt.Errorf("copy the table %s: %w", t.name, err)

@@ -50,8 +50,12 @@ func setup(t *testing.T) *move {
 	t.Helper()
 	m := &move{ctx: t.Context()}
 	cell := func(n int) *pgxpool.Pool {
-		pool := pgtest.New(t)
-		require.NoError(t, pg.SetCell(m.ctx, pool, n))
+		dsn, owner := pgtest.NewDatabase(t)
+		require.NoError(t, pg.SetCell(m.ctx, owner, n))
+		// Row-level security binds it, as it does whoever is no superuser.
+		pool, err := pg.Open(m.ctx, pgtest.RuntimeDSN(t, dsn), pg.Options{MaxConns: 3})
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
 		return pool
 	}
 	log := slog.New(slog.DiscardHandler)
