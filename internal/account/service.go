@@ -103,8 +103,9 @@ func (s *Service) CreateKey(ctx context.Context, tx db.DBTX, n NewKey) (string, 
 	}
 	id := cell.NewID()
 	row, err := q.ApiKeyCreate(ctx, tx, db.ApiKeyCreateParams{
-		ID: id, OrgID: n.OrgID, AccountID: service.ID, Name: n.Name, Prefix: prefixOf(text), LastFour: text[len(text)-4:],
-		Hash: keyHash(s.cfg.HashKeys[0], text), Role: string(n.Role), Scopes: slices.Compact(scopes),
+		ID: id, OrgID: n.OrgID, AccountID: service.ID, Name: n.Name, Prefix: prefixOf(text),
+		LastFour: text[len(text)-4:],
+		Hash:     keyHash(s.cfg.HashKeys[0], text), Role: string(n.Role), Scopes: slices.Compact(scopes),
 		CreatedBy:      n.CreatedBy,
 		CreatedByKeyID: orNil(n.CreatedByKey), ExpiresAt: n.ExpiresAt,
 	})

@@ -176,7 +176,8 @@ func (d *Dispatcher) note(ctx context.Context, q credential.Question, took time.
 			if err != nil {
 				return err
 			}
-			p := db.CallNoteParams{ID: cell.NewID(), OrgID: q.OrgID, Domain: k.domain, Bucket: k.bucket, Owner: d.opts.Owner,
+			p := db.CallNoteParams{
+				ID: cell.NewID(), OrgID: q.OrgID, Domain: k.domain, Bucket: k.bucket, Owner: d.opts.Owner,
 				AskedAt: asked, AnsweredAt: now, CountsIn: quota.CountsOf(slices.Concat(spans, rolling)).Encode()}
 			p.Seconds, p.Caps, p.Starts, p.Ends = columns(spans)
 			if err := d.q.CallNote(ctx, tx, p); err != nil {

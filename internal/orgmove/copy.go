@@ -100,8 +100,8 @@ func (t table) compare(ctx context.Context, from, to pgx.Tx) error {
 		same = other.Rows >= one.Rows
 	}
 	if !same {
-		return fmt.Errorf("the table %s has %d rows and %d in the copy, or others: nothing was copied; run the command "+
-			"again", t.name, one.Rows, other.Rows)
+		return fmt.Errorf("the table %s has %d rows and %d in the copy, or others: nothing was copied; run the "+
+			"command again", t.name, one.Rows, other.Rows)
 	}
 	return nil
 }

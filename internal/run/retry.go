@@ -53,7 +53,8 @@ func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*Started
 	if _, err := s.Begin(ctx, tx, root); err != nil { // one retry at a time of these records
 		return nil, err
 	}
-	r := retrying{s: s, tx: tx, in: in, root: root, out: &StartedBatch{BatchID: cell.NewID(), Status: batch.BatchQueued}}
+	r := retrying{s: s, tx: tx, in: in, root: root,
+		out: &StartedBatch{BatchID: cell.NewID(), Status: batch.BatchQueued}}
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
