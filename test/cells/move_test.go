@@ -82,7 +82,7 @@ func TestMove(t *testing.T) {
 	c.Do(http.MethodPost, "/flows/definitions", flow(`"{{ input.n }}"`), host...).Want(http.StatusCreated).Into(&made)
 	definition := made.ID
 	h, hooked := newHook(t, c)
-	c.Do(http.MethodPost, "/flows/schedules", fmt.Sprintf(`{"definition_id":%q,"cron":"* * * * *","timezone":"UTC"}`, hooked), host...)
+	c.Do(http.MethodPost, "/flows/schedules", fmt.Sprintf(`{"definition_id":%q,"description":"each minute","cron_expression":"* * * * *"}`, hooked), host...).Want(http.StatusCreated)
 
 	records := make([]map[string]any, moveRecords)
 	for i := range records {
@@ -120,6 +120,7 @@ func TestMove(t *testing.T) {
 	until(t, "the batch is over", func() bool {
 		return c.Do(http.MethodGet, "/flows/batches/"+started.BatchID, nil, host...).Want(http.StatusOK).JSON()["status"] == "completed"
 	})
+	assert.Equal(t, 1, now.number("SELECT count(*) FROM flow.due WHERE kind = 'schedule'"), "the schedule goes on")
 	close(stop)
 	messages := <-acked
 	until(t, "each message has its batch", func() bool {
