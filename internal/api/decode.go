@@ -21,7 +21,10 @@ func pathID(thing, text string) (uuid.UUID, error) {
 // parseID reads an id in the one form in which ids are shown: other spellings of a UUID name nothing.
 func parseID(text string) (uuid.UUID, bool) {
 	id, err := uuid.Parse(text)
-	return id, err == nil && id.String() == text
+	if err != nil || id.String() != text { // what could be read of it may be an id of something
+		return uuid.Nil, false
+	}
+	return id, true
 }
 
 // bodyID reads an id of a body. What is no id is that of nothing, which the domain misses in its turn: after the bad
