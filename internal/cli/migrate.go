@@ -105,7 +105,7 @@ func (c *migrateUp) join(ctx context.Context, pool *pgxpool.Pool) error {
 		return errors.New("the cell has no root key yet: start a process there first")
 	}
 	if err == nil {
-		err = q.VaultRootAdd(ctx, pool, db.VaultRootAddParams{KekID: root.KekID, Wrapped: root.Wrapped})
+		err = q.VaultRootAdd(ctx, pool, db.VaultRootAddParams(root))
 	}
 	if err != nil {
 		return fmt.Errorf("copy the root key: %w", err)

@@ -133,10 +133,7 @@ func (u *upload) putAway(ctx context.Context, rowBytes int64) (*chunkAway, error
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
-	c := &chunkAway{upload: u, until: began.Add(nameWithin)}
-	if c.blobID, err = newBlobID(began); err != nil {
-		return nil, err
-	}
+	c := &chunkAway{upload: u, until: began.Add(nameWithin), blobID: newBlobID(began)}
 	body := c.pack(rowBytes)
 	if len(body) < leastAway {
 		return nil, nil
@@ -149,12 +146,12 @@ func (u *upload) putAway(ctx context.Context, rowBytes int64) (*chunkAway, error
 }
 
 // newBlobID has the time of the database's clock: the sweep tells by it how old a blob is.
-func newBlobID(at time.Time) (uuid.UUID, error) {
+func newBlobID(at time.Time) uuid.UUID {
 	id := cell.NewID()
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(at.UnixMilli())) //nolint:gosec // after 1970
 	copy(id[:6], ms[2:])
-	return id, nil
+	return id
 }
 
 func (c *chunkAway) key() string { return BlobKey(c.set.OrgID, c.blobID) }

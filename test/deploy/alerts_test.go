@@ -117,7 +117,8 @@ func TestAlerts_Fire(t *testing.T) {
 	p.firesBy(t, func() { s.loseBodies(t) }, "FlowlaneBlobRequestsFail")
 	p.firesBy(t, func() { s.refuseSignIns(t) }, "FlowlaneSignInsRefused")
 	p.firesBy(t, func() { s.waitForConnections(t) }, "FlowlaneConnectionsWaited")
-	p.firesBy(t, func() { s.takeLeases(t) }, "FlowlaneLeasesLost")
+	s.exec(t, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END'`)
+	s.takeLeases(t, func(fault func()) { p.firesBy(t, fault, "FlowlaneLeasesLost") })
 	s.slowCommits(t, func(request func()) { p.firesBy(t, request, "FlowlaneCommitsSlow") })
 	p.fires(t, "FlowlaneSnapshotHeld")
 	p.fires(t, "FlowlaneUnknownOutcomes", "FlowlaneSweepFoundWork", "FlowlaneReplicaUnused", "FlowlaneBlobStoreAway")
@@ -226,28 +227,32 @@ func (s *scene) holdSnapshot(t *testing.T) {
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 }
 
-// takeLeases takes over what is being worked on, as another worker does with what seems to have been left.
-func (s *scene) takeLeases(t *testing.T) {
+// takeLeases has workers be slow while do repeats that others take over what they are at.
+func (s *scene) takeLeases(t *testing.T, do func(fault func())) {
 	t.Helper()
-	_, err := s.pool.Exec(t.Context(),
-		"UPDATE flow.due SET lease_no = lease_no + 1, due_at = flow.clock() WHERE leased")
-	if err != nil {
-		t.Fatal(err)
+	s.exec(t, "CREATE TRIGGER slow AFTER INSERT ON flow.wait FOR EACH STATEMENT EXECUTE FUNCTION slow()")
+	do(func() {
+		background(t, s.as(), "flows", "trigger", "waits", "--records", "[{}]")
+		for range 10 {
+			s.exec(t, "UPDATE flow.due SET lease_no = lease_no + 1, due_at = flow.clock() WHERE leased")
+			<-time.After(100 * time.Millisecond)
+		}
+	})
+	s.exec(t, "DROP TRIGGER slow ON flow.wait")
+}
+
+func (s *scene) exec(t *testing.T, sql string) {
+	t.Helper()
+	if _, err := s.pool.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
 	}
 }
 
 // slowCommits has commits of requests take long while do repeats some.
 func (s *scene) slowCommits(t *testing.T, do func(request func())) {
 	t.Helper()
-	for _, sql := range []string{
-		`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END'`,
-		`CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON flow.definition DEFERRABLE INITIALLY DEFERRED
-			FOR EACH ROW EXECUTE FUNCTION slow()`,
-	} {
-		if _, err := s.pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.exec(t, `CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON flow.definition DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW EXECUTE FUNCTION slow()`)
 	do(func() {
 		var requests sync.WaitGroup
 		for range 10 {
@@ -261,9 +266,7 @@ func (s *scene) slowCommits(t *testing.T, do func(request func())) {
 		}
 		requests.Wait()
 	})
-	if _, err := s.pool.Exec(t.Context(), "DROP TRIGGER slow ON flow.definition"); err != nil {
-		t.Fatal(err)
-	}
+	s.exec(t, "DROP TRIGGER slow ON flow.definition")
 }
 
 // refuseSignIns tries a key that nobody has.

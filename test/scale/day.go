@@ -99,8 +99,8 @@ const (
 // busiest is the length, in steps, of the time over which the busiest part is taken.
 const busiest = 300 / step
 
-// worst notes how the day went in a cell where it went worse than in those before. Starts go first; what they leave is for
-// batches and their calls.
+// worst notes how the day went in a cell where it went worse than in those before. Starts go first; what they leave is
+// for batches and their calls.
 func (r *result) worst(d *demand, day cost) {
 	s := r.size
 	var late, rest, window cost
@@ -113,7 +113,9 @@ func (r *result) worst(d *demand, day cost) {
 		if at >= busiest {
 			window = window.plus(d.starts[at-busiest].times(-1))
 		}
-		peak = cost{max(peak.postgres, window.postgres), max(peak.service, window.service), max(peak.log, window.log), 0}
+		peak.postgres = max(peak.postgres, window.postgres)
+		peak.service = max(peak.service, window.service)
+		peak.log = max(peak.log, window.log)
 		spent := s.take(&late, cost{s.postgres * step, s.service * step, s.log * step, 0})
 		s.take(&rest, cost{s.postgres*step - spent.postgres, s.service*step - spent.service, s.log*step - spent.log, 0})
 		lateness = max(lateness, s.seconds(late))
@@ -129,7 +131,9 @@ func (r *result) worst(d *demand, day cost) {
 // take works off as much of what waits as there is room for, and returns what that took.
 func (s size) take(waits *cost, room cost) (spent cost) {
 	part := 1.0
-	for _, of := range [][2]float64{{waits.postgres, room.postgres}, {waits.service, room.service}, {waits.log, room.log}} {
+	for _, of := range [][2]float64{
+		{waits.postgres, room.postgres}, {waits.service, room.service}, {waits.log, room.log},
+	} {
 		if of[0] > 0 {
 			part = min(part, max(0, of[1])/of[0])
 		}

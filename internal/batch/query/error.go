@@ -225,9 +225,11 @@ func (v *Slice) InGroups(o int32, groups []string) (bool, error) {
 	return slices.Contains(groups, id), nil
 }
 
-// UncertainGroup names the group of the records of a part whose call is in doubt: ErrorGroup.ID. state is NeedsReconcile or
-// Unresolved, unknown what the call keeps.
-func UncertainGroup(plan *definition.Plan, p *batch.Part, state batch.Status, unknown batch.UnknownOutcome) (string, error) {
+// UncertainGroup names the group of the records of a part whose call is in doubt: ErrorGroup.ID. state is
+// NeedsReconcile or Unresolved, unknown what the call keeps.
+func UncertainGroup(
+	plan *definition.Plan, p *batch.Part, state batch.Status, unknown batch.UnknownOutcome,
+) (string, error) {
 	e, err := unknown.Explain(plan, p, state)
 	id, _ := groupOf(state, e)
 	return id, err

@@ -243,7 +243,8 @@ func (v *Slice) failure(o int32) (*batch.JobError, error) {
 	return &e, fault.Wrap(err, "the error of job %s", batch.JobID(v.Batch.FlowBatch.ID, j.Position))
 }
 
-// uncertainPart is the part whose call leaves it open what became of the record at an offset, and says why; nil for none.
+// uncertainPart is the part whose call leaves it open what became of the record at an offset, and says why; nil for
+// none.
 func (v *Slice) uncertainPart(o int32) *batch.CoveringPart {
 	s := v.Statuses[o]
 	if s != batch.Started && s != batch.NeedsReconcile && s != batch.Unresolved {

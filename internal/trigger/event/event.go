@@ -75,10 +75,7 @@ func Emit(ctx context.Context, tx db.DBTX, events ...Event) ([]DueRow, error) {
 	var in db.EventEmitParams
 	for i := range events {
 		e := &events[i]
-		id, err := e.id()
-		if err != nil {
-			return nil, err
-		}
+		id := e.id()
 		text, err := encode(e.Payload)
 		if err != nil {
 			return nil, fmt.Errorf("encode an event %s: %w", e.Kind, err)
@@ -135,12 +132,11 @@ func dueRows(heard, arrived []uuid.UUID) (out []DueRow) {
 	return out
 }
 
-func (e *Event) id() (uuid.UUID, error) {
+func (e *Event) id() uuid.UUID {
 	if e.ID != uuid.Nil {
-		return e.ID, nil
+		return e.ID
 	}
-	id := cell.NewID()
-	return id, nil
+	return cell.NewID()
 }
 
 // encode writes JSON as it is: < and the like are not escaped.

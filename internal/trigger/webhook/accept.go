@@ -119,10 +119,10 @@ func (s *Service) writeGroup(id uuid.UUID, all []*arrival) {
 // is known.
 func (s *Service) write(ctx context.Context, w *writing) error {
 	for range looks {
-		in, err := s.params(w)
-		if err != nil || len(w.groups) == 0 {
-			return err
+		if len(w.groups) == 0 {
+			return nil
 		}
+		in := s.params(w)
 		asked := time.Now()
 		rows, err := s.add(ctx, in, w.traces())
 		if err != nil {
@@ -161,7 +161,7 @@ func (s *Service) write(ctx context.Context, w *writing) error {
 	return nil
 }
 
-func (s *Service) params(w *writing) (db.WebhookAcceptParams, error) {
+func (s *Service) params(w *writing) db.WebhookAcceptParams {
 	in := db.WebhookAcceptParams{
 		ID: w.id, DefaultRate: defaultRate, SecretVersion: w.secretVersion, Earliest: w.earliest, Latest: w.latest,
 		Needed:  int32(w.needed),
@@ -169,8 +169,7 @@ func (s *Service) params(w *writing) (db.WebhookAcceptParams, error) {
 	}
 	ids := make(map[string]uuid.UUID, len(w.groups)) // which sort by arrival
 	for _, g := range w.groups {
-		id := cell.NewID()
-		ids[g[0].message.ID] = id
+		ids[g[0].message.ID] = cell.NewID()
 	}
 	groups := slices.SortedFunc(slices.Values(w.groups),
 		func(a, b []*arrival) int { return strings.Compare(a[0].message.ID, b[0].message.ID) })
@@ -183,7 +182,7 @@ func (s *Service) params(w *writing) (db.WebhookAcceptParams, error) {
 		in.Bodies, in.Packed, in.Sizes = append(in.Bodies, m.Body), append(in.Packed, a.packed),
 			append(in.Sizes, a.size)
 	}
-	return in, nil
+	return in
 }
 
 // writing are messages that are written together.

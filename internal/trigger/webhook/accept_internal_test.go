@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
 )
@@ -190,8 +189,7 @@ func TestParams(t *testing.T) {
 	for _, id := range []string{"c", "a", "c", "b"} {
 		all = append(all, newArrival(Message{ID: id, Body: []byte(id)}, 1, time.Time{}))
 	}
-	in, err := s.params(newWriting(uuid.New(), all))
-	require.NoError(t, err)
+	in := s.params(newWriting(uuid.New(), all))
 	assert.Equal(t, []string{"a", "b", "c"}, in.MessageIds)
 	assert.Equal(t, [][]byte{[]byte("a"), []byte("b"), []byte("c")}, in.Bodies)
 	assert.Equal(t, []int64{0, 0, 1}, in.Copies)

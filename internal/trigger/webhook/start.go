@@ -94,9 +94,7 @@ func (s *Service) addStarted(ctx context.Context, group []*joined) (err error) {
 	defer fault.Recovered(&err) // of an expression: Dispatch meets it where it fails that webhook alone
 	slices.SortFunc(group, func(a, b *joined) int { return bytes.Compare(a.in.ID[:], b.in.ID[:]) })
 	for _, j := range group {
-		if err := j.begin(); err != nil {
-			return err
-		}
+		j.begin()
 	}
 	return pg.InTxShared(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		var asks []pg.Query
@@ -119,13 +117,11 @@ func (s *Service) addStarted(ctx context.Context, group []*joined) (err error) {
 }
 
 // begin has the batches named that new messages start.
-func (j *joined) begin() error {
+func (j *joined) begin() {
 	j.in.Started, j.startable, j.in.BatchIds = true, true, nil
 	for range j.in.Ids {
-		id := cell.NewID()
-		j.in.BatchIds = append(j.in.BatchIds, id)
+		j.in.BatchIds = append(j.in.BatchIds, cell.NewID())
 	}
-	return nil
 }
 
 // freshOf are the deliveries that were added.

@@ -26,6 +26,8 @@ export function ImportPage() {
   const [said, setSaid] = useState<Partial<CatalogImportInput>>({});
   const options: Partial<CatalogImportInput> = { ...(before.data ? optionsOf(before.data) : {}), ...said };
   const body = (dry: boolean): CatalogImportInput => ({ document: file!.text, ...filled(options), ...(platform ? { platform_id: platform } : {}), dry_run: dry });
+  // Without what was chosen before, all of the document would be taken.
+  const known = platform === undefined || before.data !== undefined;
   const look = useMutation({ mutationFn: () => flowlane.catalog.importPlatform({ body: body(true) }) });
   const go = useChange(() => flowlane.catalog.importPlatform({ body: body(false) }));
   const set = (change: Partial<CatalogImportInput>) => {
@@ -53,7 +55,7 @@ export function ImportPage() {
       <label>Document<input type="file" accept=".json,.yaml,.yml" disabled={!may} title={may ? undefined : 'Only an admin may import'} onChange={(e) => e.target.files?.[0] && choose.mutate(e.target.files[0])} /></label>
       {choose.error && <Failure error={choose.error} />}
       {before.error && <Failure error={before.error} />}
-      {file && (
+      {file && known && (
         <form
           onSubmit={(event) => {
             event.preventDefault();
