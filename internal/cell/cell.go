@@ -59,6 +59,3 @@ func marked(id uuid.UUID) uuid.UUID {
 	id[14], id[15] = id[14]&0xf0|byte(n>>8), byte(n)
 	return id
 }
-
-// Of is the number of the cell in which an id was made.
-func Of(id uuid.UUID) int { return int(id[14]&0x0f)<<8 | int(id[15]) }
