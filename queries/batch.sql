@@ -92,7 +92,7 @@ UPDATE flow.batch_count c SET
     started_at = CASE WHEN d.ended_as <> '' THEN coalesce(c.started_at, d.began) ELSE c.started_at END,
     completed_at = CASE WHEN d.ended_as <> '' THEN @now::timestamptz ELSE c.completed_at END,
     updated_at = CASE WHEN d.ended_as <> '' THEN @now ELSE c.updated_at END,
-    change_no = c.change_no + 1,
+    change_no = c.change_no + 1, fragment = coalesce(nullif(d.fragment, ''), c.fragment),
     staged = c.staged + (@deltas::bigint[])[d.i * 12 + 1],
     queued = c.queued + (@deltas::bigint[])[d.i * 12 + 2],
     pending = c.pending + (@deltas::bigint[])[d.i * 12 + 3],
@@ -106,7 +106,7 @@ UPDATE flow.batch_count c SET
     unprocessed = c.unprocessed + (@deltas::bigint[])[d.i * 12 + 11],
     unresolved = c.unresolved + (@deltas::bigint[])[d.i * 12 + 12]
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@ended_as::text[]) AS ended_as,
-    unnest(@began::timestamptz[]) AS began,
+    unnest(@began::timestamptz[]) AS began, unnest(@fragments::bytea[]) AS fragment,
         generate_series(0, cardinality(@batch_ids::uuid[]) - 1) AS i) d
 WHERE c.batch_id = d.batch_id;
 

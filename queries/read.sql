@@ -325,10 +325,10 @@ CROSS JOIN LATERAL (SELECT * FROM flow.job a WHERE a.batch_id = d.batch_id AND a
 -- Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step
 -- of each on, those inherited from another on, and the pages where they are wanted, each with the first of its slices.
 -- In the order in which the slices are asked for.
-SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id
+SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.all_fragments f WHERE f.batch_id = s.batch_id
     AND f.slice_no = s.no AND f.step_no >= s.from_step), 0)
-    + coalesce((SELECT sum(octet_length(f.body)) FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch
-        AND f.slice_no = i.from_slice
+    + coalesce((SELECT sum(octet_length(f.body)) FROM flow.inherited i CROSS JOIN LATERAL (
+            SELECT * FROM flow.all_fragments a WHERE a.batch_id = i.from_batch AND a.slice_no = i.from_slice OFFSET 0) f
         WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= s.inherited_from
             AND (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)), 0)
     + CASE WHEN @pages::boolean AND s.new_page THEN coalesce(
@@ -360,7 +360,7 @@ SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq, octet_length(f.body)
     (CASE WHEN octet_length(f.body) > @small::int THEN '' ELSE f.body END)::bytea AS body
 FROM (SELECT DISTINCT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no,
     unnest(@from_steps::smallint[]) AS from_step) d
-CROSS JOIN LATERAL (SELECT * FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no
+CROSS JOIN LATERAL (SELECT * FROM flow.all_fragments a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no
     AND a.step_no >= d.from_step OFFSET 0) f
 ORDER BY f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq;
 

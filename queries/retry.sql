@@ -46,7 +46,7 @@ SELECT i.batch_id, i.slice_no, i.off, f.step_no, f.task_no, f.body
 FROM (SELECT DISTINCT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no,
     unnest(@from_steps::smallint[]) AS from_step) n
 CROSS JOIN LATERAL (SELECT * FROM flow.inherited x WHERE x.batch_id = n.batch_id AND x.slice_no = n.no OFFSET 0) i
-CROSS JOIN LATERAL (SELECT * FROM flow.fragment x WHERE x.batch_id = i.from_batch AND x.slice_no = i.from_slice
+CROSS JOIN LATERAL (SELECT * FROM flow.all_fragments x WHERE x.batch_id = i.from_batch AND x.slice_no = i.from_slice
     AND x.step_no >= n.from_step OFFSET 0) f
 WHERE (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)
 ORDER BY i.batch_id, i.slice_no, f.step_no, f.task_no, i.depth DESC, f.seq;

@@ -77,7 +77,7 @@ COMMENT ON COLUMN flow.batch.page IS 'Its records, as in flow.page.body, where t
 -- Most batches have one slice, all of whose records go into their first call together and end with it: that slice
 -- stands in one_slice alone, and flow.all_slices makes it of the counters, because a row with its index entry, written
 -- three times, would cost such a batch as much as its counters do. Whoever does more with it than to claim or to settle
--- it as a whole writes it to flow.slice first. change_no is raised under the lock of the batch; what a change leaves in
+-- it as a whole writes it to flow.slice first. What its task did stands here, too, where that is small. change_no is raised under the lock of the batch; what a change leaves in
 -- fragments is numbered by it, so that readers can tell in which order things came that different tasks did. What most
 -- changes touch stands together, at the end: the log of an update holds what lies between the first and the last byte
 -- that it changes.
@@ -111,6 +111,7 @@ CREATE TABLE flow.batch_count (
     started_at timestamptz,
     completed_at timestamptz,
     updated_at timestamptz NOT NULL,
+    fragment bytea,
     CHECK ((pacing IS NULL) = (pace_next_at IS NULL)),
     CHECK (least(staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected,
         unprocessed,
@@ -142,6 +143,7 @@ COMMENT ON COLUMN flow.batch_count.stopped_at IS 'When its failure threshold sto
 COMMENT ON COLUMN flow.batch_count.completed_at IS 'When its last job ended; null before.';
 COMMENT ON COLUMN flow.batch_count.updated_at IS 'When status or settings changed last.';
 COMMENT ON COLUMN flow.batch_count.one_slice IS 'Whether the batch has one slice, which has no row in flow.slice: its counts are those of this row.';
+COMMENT ON COLUMN flow.batch_count.fragment IS 'What the first task of the only slice did, as in flow.fragment.body, where a small one says all of it; null for none. Customer data.';
 COMMENT ON COLUMN flow.batch_count.record_count IS 'What all the others must add up to.';
 COMMENT ON COLUMN flow.batch_count.staged IS 'Jobs that are staged now.';
 COMMENT ON COLUMN flow.batch_count.queued IS 'Jobs that are queued now.';
@@ -412,6 +414,13 @@ COMMENT ON COLUMN flow.fragment.seq IS 'Later ones are in force before earlier o
 COMMENT ON COLUMN flow.fragment.skipped IS 'How many of its records the condition of the task left out.';
 COMMENT ON COLUMN flow.fragment.body IS 'A format byte and the compressed entries; package run owns the format.';
 
+-- What stands with the counters came before all others.
+CREATE VIEW flow.all_fragments WITH (security_invoker = true) AS
+SELECT batch_id, slice_no, step_no, task_no, seq, skipped, body FROM flow.fragment
+UNION ALL
+SELECT batch_id, 0, 0::smallint, 0::smallint, 0::bigint, 0, fragment FROM flow.batch_count WHERE fragment IS NOT NULL;
+COMMENT ON VIEW flow.all_fragments IS 'All fragments: the rows of flow.fragment, and those that stand in flow.batch_count.';
+
 CREATE TABLE flow.element (
     batch_id uuid NOT NULL,
     position bigint NOT NULL,
@@ -487,15 +496,16 @@ COMMENT ON COLUMN flow.ended_run.note IS 'What the person said; null for nothing
 COMMENT ON COLUMN flow.ended_run.ended_at IS 'When the job was put back into its queue.';
 
 COMMENT ON COLUMN flow.all_slices.xid IS 'The transaction that last wrote the row in which it stands: another one where it has changed.';
--- What the view has of flow.slice is called by the same names.
+-- What the views have of the tables is called by the same names.
 DO $$
 DECLARE c record;
 BEGIN
     FOR c IN
-        SELECT v.attname AS name, col_description(r.attrelid, r.attnum) AS says
-        FROM pg_attribute r JOIN pg_attribute v ON v.attname = r.attname AND v.attrelid = 'flow.all_slices'::regclass
-        WHERE r.attrelid = 'flow.slice'::regclass AND r.attnum > 0
+        SELECT w.view, v.attname AS name, col_description(r.attrelid, r.attnum) AS says
+        FROM (VALUES ('flow.all_slices', 'flow.slice'), ('flow.all_fragments', 'flow.fragment')) AS w (view, table_of)
+        JOIN pg_attribute r ON r.attrelid = w.table_of::regclass AND r.attnum > 0
+        JOIN pg_attribute v ON v.attname = r.attname AND v.attrelid = w.view::regclass
     LOOP
-        EXECUTE format('COMMENT ON COLUMN flow.all_slices.%I IS %L', c.name, c.says);
+        EXECUTE format('COMMENT ON COLUMN %s.%I IS %L', c.view, c.name, c.says);
     END LOOP;
 END $$;

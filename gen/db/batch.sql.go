@@ -37,7 +37,7 @@ UPDATE flow.batch_count c SET
     started_at = CASE WHEN d.ended_as <> '' THEN coalesce(c.started_at, d.began) ELSE c.started_at END,
     completed_at = CASE WHEN d.ended_as <> '' THEN $1::timestamptz ELSE c.completed_at END,
     updated_at = CASE WHEN d.ended_as <> '' THEN $1 ELSE c.updated_at END,
-    change_no = c.change_no + 1,
+    change_no = c.change_no + 1, fragment = coalesce(nullif(d.fragment, ''), c.fragment),
     staged = c.staged + ($2::bigint[])[d.i * 12 + 1],
     queued = c.queued + ($2::bigint[])[d.i * 12 + 2],
     pending = c.pending + ($2::bigint[])[d.i * 12 + 3],
@@ -51,17 +51,18 @@ UPDATE flow.batch_count c SET
     unprocessed = c.unprocessed + ($2::bigint[])[d.i * 12 + 11],
     unresolved = c.unresolved + ($2::bigint[])[d.i * 12 + 12]
 FROM (SELECT unnest($3::uuid[]) AS batch_id, unnest($4::text[]) AS ended_as,
-    unnest($5::timestamptz[]) AS began,
+    unnest($5::timestamptz[]) AS began, unnest($6::bytea[]) AS fragment,
         generate_series(0, cardinality($3::uuid[]) - 1) AS i) d
 WHERE c.batch_id = d.batch_id
 `
 
 type BatchCountMoveParams struct {
-	Now      time.Time
-	Deltas   []int64
-	BatchIds []uuid.UUID
-	EndedAs  []string
-	Began    []time.Time
+	Now       time.Time
+	Deltas    []int64
+	BatchIds  []uuid.UUID
+	EndedAs   []string
+	Began     []time.Time
+	Fragments [][]byte
 }
 
 // Counts what happened to the jobs of batches. One that ended as something is over; what was over so soon that nobody
@@ -73,6 +74,7 @@ func (q *Queries) BatchCountMove(ctx context.Context, db DBTX, arg BatchCountMov
 		arg.BatchIds,
 		arg.EndedAs,
 		arg.Began,
+		arg.Fragments,
 	)
 	return err
 }
@@ -87,7 +89,7 @@ func (q *Queries) BatchCountRelease(ctx context.Context, db DBTX, batchID uuid.U
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.trace, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.trace, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, c.fragment FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1
     AND b.org_id = $2
 `
 
@@ -155,6 +157,7 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.FlowBatchCount.StartedAt,
 		&i.FlowBatchCount.CompletedAt,
 		&i.FlowBatchCount.UpdatedAt,
+		&i.FlowBatchCount.Fragment,
 	)
 	return i, err
 }

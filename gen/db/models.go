@@ -261,6 +261,17 @@ type FlowAccount struct {
 	CreatedAt time.Time
 }
 
+// All fragments: the rows of flow.fragment, and those that stand in flow.batch_count.
+type FlowAllFragment struct {
+	BatchID uuid.UUID
+	SliceNo int32
+	StepNo  int16
+	TaskNo  int16
+	Seq     int64
+	Skipped int32
+	Body    []byte
+}
+
 // All slices: the rows of flow.slice, and those of batches whose only slice stands in flow.batch_count.
 type FlowAllSlice struct {
 	BatchID        uuid.UUID
@@ -460,6 +471,8 @@ type FlowBatchCount struct {
 	CompletedAt *time.Time
 	// When status or settings changed last.
 	UpdatedAt time.Time
+	// What the first task of the only slice did, as in flow.fragment.body, where a small one says all of it; null for none. Customer data.
+	Fragment []byte
 }
 
 // What the start of a large batch was told that it would take, to be held against what came. Written once.

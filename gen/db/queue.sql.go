@@ -152,7 +152,7 @@ SELECT w.org_id, w.definition_id, w.version, w.step_no, w.task_no, w.bucket, w.l
         w.records) END::bigint AS delayed_records,
     coalesce(y.ready_at, '0001-01-01 00:00:00+00')::timestamptz AS delayed_until
 FROM waits w
-LEFT JOIN LATERAL (SELECT batch_id, org_id, schedule_id, priority, pacing, paced_at, pace_next_at, cancel_reason, paused_from, stopped_at, one_slice, record_count, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, change_no, queued, started, completed, accepted, status, started_at, completed_at, updated_at FROM flow.batch_count a WHERE a.batch_id = w.alone OFFSET 0) b ON true
+LEFT JOIN LATERAL (SELECT batch_id, org_id, schedule_id, priority, pacing, paced_at, pace_next_at, cancel_reason, paused_from, stopped_at, one_slice, record_count, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, change_no, queued, started, completed, accepted, status, started_at, completed_at, updated_at, fragment FROM flow.batch_count a WHERE a.batch_id = w.alone OFFSET 0) b ON true
 LEFT JOIN LATERAL (
     SELECT max(p.ends_at) AS ends_at, array_agg(DISTINCT p.cause ORDER BY p.cause) AS causes FROM (
         SELECT o.ends_at, o.cause FROM flow.pauses_over(w.org_id, $2, w.lane) o

@@ -41,7 +41,7 @@ SELECT i.batch_id, i.slice_no, i.off, f.step_no, f.task_no, f.body
 FROM (SELECT DISTINCT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no,
     unnest($3::smallint[]) AS from_step) n
 CROSS JOIN LATERAL (SELECT batch_id, slice_no, depth, from_batch, from_slice, off, step_no, tasks_done FROM flow.inherited x WHERE x.batch_id = n.batch_id AND x.slice_no = n.no OFFSET 0) i
-CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, skipped, body FROM flow.fragment x WHERE x.batch_id = i.from_batch AND x.slice_no = i.from_slice
+CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, skipped, body FROM flow.all_fragments x WHERE x.batch_id = i.from_batch AND x.slice_no = i.from_slice
     AND x.step_no >= n.from_step OFFSET 0) f
 WHERE (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)
 ORDER BY i.batch_id, i.slice_no, f.step_no, f.task_no, i.depth DESC, f.seq

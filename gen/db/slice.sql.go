@@ -552,7 +552,7 @@ const slicesWriteOut = `-- name: SlicesWriteOut :exec
 WITH old AS (
     UPDATE flow.batch_count SET one_slice = false WHERE batch_id = ANY($1::uuid[]) AND one_slice
         AND completed_at IS NULL
-    RETURNING batch_id, org_id, schedule_id, priority, pacing, paced_at, pace_next_at, cancel_reason, paused_from, stopped_at, one_slice, record_count, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, change_no, queued, started, completed, accepted, status, started_at, completed_at, updated_at
+    RETURNING batch_id, org_id, schedule_id, priority, pacing, paced_at, pace_next_at, cancel_reason, paused_from, stopped_at, one_slice, record_count, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, change_no, queued, started, completed, accepted, status, started_at, completed_at, updated_at, fragment
 )
 INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued, pending, started,
     needs_reconcile, completed, failed,

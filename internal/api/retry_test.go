@@ -149,9 +149,9 @@ func TestRetry_Resumes(t *testing.T) {
 			assert.Equal(t, 1, n, "%s in %s", key, list)
 		}
 	}
-	assert.Zero(t, s.number(`SELECT count(*) FROM flow.fragment WHERE batch_id = ANY($1) AND step_no = 0`,
+	assert.Zero(t, s.number(`SELECT count(*) FROM flow.all_fragments WHERE batch_id = ANY($1) AND step_no = 0`,
 		[]string{second, third, fourth}), "the first step is not done again")
-	assert.Zero(t, s.number(`SELECT count(*) FROM flow.fragment WHERE batch_id = ANY($1) AND step_no = 1 AND task_no = 1`, []string{second, third, fourth}), "nor the task that came out well")
+	assert.Zero(t, s.number(`SELECT count(*) FROM flow.all_fragments WHERE batch_id = ANY($1) AND step_no = 1 AND task_no = 1`, []string{second, third, fourth}), "nor the task that came out well")
 	position := int(field[float64](t, s.pages("/flows/batches/"+fourth+"/results", 50)[7], "position"))
 	e := s.execution(fourth, position)
 	assert.Equal(t, []string{"completed", "completed", "completed", "completed"}, e.statuses())
@@ -194,7 +194,7 @@ func TestRetry_Outputs(t *testing.T) {
 	_, third := s.retry(second, "")
 	require.Equal(t, map[string]int{"completed": 43}, counted(s.await(third)))
 
-	assert.Zero(t, s.number(`SELECT count(*) FROM flow.fragment WHERE batch_id = ANY($1) AND (step_no, task_no) <> (1, 1)`, []string{second, third}), "nothing is done twice")
+	assert.Zero(t, s.number(`SELECT count(*) FROM flow.all_fragments WHERE batch_id = ANY($1) AND (step_no, task_no) <> (1, 1)`, []string{second, third}), "nothing is done twice")
 	type listed struct {
 		Position int
 		JobID    string `json:"job_id"`

@@ -206,6 +206,10 @@ func (c *Change) writeTraces(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if c.besideCounts(k, traces, body) {
+			c.heads[k.slice.Batch].fragment = body
+			continue
+		}
 		args.BatchIds, args.SliceNos = append(args.BatchIds, k.slice.Batch), append(args.SliceNos, k.slice.No)
 		args.StepNos, args.TaskNos = append(args.StepNos, k.step), append(args.TaskNos, k.task)
 		args.Skipped, args.Bodies = append(args.Skipped, batch.SkippedIn(traces)), append(args.Bodies, body)
@@ -214,6 +218,18 @@ func (c *Change) writeTraces(ctx context.Context) error {
 		return nil
 	}
 	return fault.Wrap(c.s.q.FragmentInsert(ctx, c.tx, args), "write traces")
+}
+
+// fragmentMost is how many bytes a fragment has at most that stands with the counters of its batch: lists read those as
+// a whole.
+const fragmentMost = 256
+
+// besideCounts reports whether a fragment says all that becomes of a slice that stands in the counters of its batch,
+// and may stand there, too: a row of its own, with its entry in an index, is more than twice as large.
+func (c *Change) besideCounts(k traceKey, traces []batch.Trace, body []byte) bool {
+	d, h := c.slices[k.slice], c.heads[k.slice.Batch]
+	return k.step == 0 && k.task == 0 && d != nil && h.doneWhole(d) && len(body) <= fragmentMost &&
+		batch.SkippedIn(traces) == 0
 }
 
 // moveBatches writes what the change does to batches.
@@ -267,6 +283,7 @@ func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*batch.Cou
 		h.abandoned = d.Of(batch.Unresolved)
 		args.BatchIds, args.Deltas = append(args.BatchIds, id), append(args.Deltas, d[:]...)
 		args.EndedAs, args.Began = append(args.EndedAs, endedAs), append(args.Began, began)
+		args.Fragments = append(args.Fragments, h.fragment)
 	}
 	if len(args.BatchIds) == 0 {
 		return nil

@@ -54,6 +54,8 @@ type lockedBatch struct {
 	began time.Time
 	// abandoned is how many of its jobs came to wait for a person in the change.
 	abandoned int64
+	// fragment is what stands with its counters of what its only task did; nil for none.
+	fragment []byte
 }
 
 // chain is where what comes of the batch by events and flows stands.

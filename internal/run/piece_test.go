@@ -174,7 +174,7 @@ func TestWork_RetryInTheMiddle(t *testing.T) {
 	doc := `{"steps":[{"id":"a","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]}`
 	batchID := w.startDoc(t, doc, numbered(100))
 	done := func() (n int) {
-		rows, err := w.pool.Query(w.ctx, "SELECT body FROM flow.fragment")
+		rows, err := w.pool.Query(w.ctx, "SELECT body FROM flow.all_fragments")
 		require.NoError(t, err)
 		bodies, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
 		require.NoError(t, err)

@@ -210,7 +210,7 @@ func (p *play) each(parts []batch.Part, f func(r *modelRecord, part *batch.Part,
 
 // checkTraces checks that every task of every record was settled exactly as often as it should be, and left its output.
 func (p *play) checkTraces(b *modelBatch) {
-	rows, err := p.pool.Query(p.ctx, "SELECT slice_no, step_no, task_no, body FROM flow.fragment WHERE batch_id = $1 ORDER BY seq", b.id)
+	rows, err := p.pool.Query(p.ctx, "SELECT slice_no, step_no, task_no, body FROM flow.all_fragments WHERE batch_id = $1 ORDER BY seq", b.id)
 	require.NoError(p.t, err)
 	type key struct {
 		r *modelRecord
