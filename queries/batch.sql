@@ -111,9 +111,15 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@ended_as::text[]) A
 WHERE c.batch_id = d.batch_id;
 
 -- name: BatchStart :exec
--- Marks as running what is queued, or was when it was paused; paused_from is null unless it is paused. A batch that
--- somebody works on just now is left to them.
+-- Marks as running what is queued, or was when it was paused, and counts the records of a call that has all of them;
+-- paused_from is null unless it is paused. A batch that somebody works on just now is left to them.
+WITH claimed AS MATERIALIZED (
+    SELECT l.batch_id FROM flow.lane_batch l WHERE l.batch_id = ANY(@ids::uuid[]) AND l.call_id IS NOT NULL
+)
 UPDATE flow.batch_count b SET status = CASE WHEN b.status = 'queued' THEN 'running' ELSE b.status END,
+    started = CASE WHEN b.one_slice AND b.batch_id IN (SELECT m.batch_id FROM claimed m) THEN b.started + b.queued
+        ELSE b.started END,
+    queued = CASE WHEN b.one_slice AND b.batch_id IN (SELECT m.batch_id FROM claimed m) THEN 0 ELSE b.queued END,
     paused_from = CASE WHEN b.status = 'paused' THEN 'running'::flow.batch_status END,
     started_at = @began::timestamptz, updated_at = @now::timestamptz
 WHERE b.batch_id IN (

@@ -153,7 +153,9 @@ CROSS JOIN LATERAL (
     FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no
         AND a.last_no >= s.no
     UNION ALL
-    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, NULL, q.call_id, NULL
+    -- A call that has all records is not counted at once, and does not show before.
+    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, NULL,
+        CASE WHEN s.queued = 0 THEN q.call_id END, NULL
     FROM flow.lane_batch q WHERE s.no = 0 AND q.batch_id = s.batch_id AND q.part_id IS NOT NULL
 ) p
 LEFT JOIN flow.call c ON c.id = p.call_id

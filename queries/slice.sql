@@ -49,12 +49,17 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no,
         unnest(@states::text[]) AS state, unnest(@remaining::int[]) AS remaining) d
 WHERE s.batch_id = d.batch_id AND s.no = d.no;
 
--- name: SlicesWriteOut :exec
--- Writes the slices of batches that stand in their counters, unless they are done.
-WITH old AS (
-    UPDATE flow.batch_count SET one_slice = false WHERE batch_id = ANY(@batch_ids::uuid[]) AND one_slice
-        AND completed_at IS NULL
-    RETURNING *
+-- name: SlicesWriteOut :many
+-- Writes the slices of batches that stand in their counters, unless they are done, and says how many of their records
+-- are in calls: those of a call that has all of them were not counted yet.
+WITH claimed AS MATERIALIZED (
+    SELECT l.batch_id FROM flow.lane_batch l WHERE l.batch_id = ANY(@batch_ids::uuid[]) AND l.call_id IS NOT NULL
+), old AS (
+    UPDATE flow.batch_count c SET one_slice = false,
+        started = CASE WHEN c.batch_id IN (SELECT m.batch_id FROM claimed m) THEN c.started + c.queued ELSE c.started END,
+        queued = CASE WHEN c.batch_id IN (SELECT m.batch_id FROM claimed m) THEN 0 ELSE c.queued END
+    WHERE c.batch_id = ANY(@batch_ids::uuid[]) AND c.one_slice AND c.completed_at IS NULL
+    RETURNING c.*
 )
 INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued, pending, started,
     needs_reconcile, completed, failed,
@@ -62,7 +67,8 @@ INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, 
 SELECT o.batch_id, 0, 0, o.record_count, 'calling', o.record_count, o.staged, o.queued, o.pending, o.started,
     o.needs_reconcile, o.completed,
     o.failed, o.cancelled, o.accepted, o.rejected, o.unprocessed, o.unresolved
-FROM old o;
+FROM old o
+RETURNING batch_id, started::bigint AS started;
 
 -- name: JobsAt :many
 SELECT j.* FROM flow.job j

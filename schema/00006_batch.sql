@@ -77,7 +77,8 @@ COMMENT ON COLUMN flow.batch.page IS 'Its records, as in flow.page.body, where t
 -- Most batches have one slice, all of whose records go into their first call together and end with it: that slice
 -- stands in one_slice alone, and flow.all_slices makes it of the counters, because a row with its index entry, written
 -- three times, would cost such a batch as much as its counters do. Whoever does more with it than to claim or to settle
--- it as a whole writes it to flow.slice first. What its task did stands here, too, where that is small. change_no is raised under the lock of the batch; what a change leaves in
+-- it as a whole writes it to flow.slice first. What its task did stands here, too, where that is small. A call that has
+-- all of its records is counted with what comes of it, or once it takes longer than most: until then they are queued. change_no is raised under the lock of the batch; what a change leaves in
 -- fragments is numbered by it, so that readers can tell in which order things came that different tasks did. What most
 -- changes touch stands together, at the end: the log of an update holds what lies between the first and the last byte
 -- that it changes.
@@ -118,7 +119,7 @@ CREATE TABLE flow.batch_count (
         unresolved) >= 0),
     CHECK (staged + queued + pending + started + needs_reconcile + completed + failed + cancelled + accepted + rejected
         + unprocessed + unresolved = record_count)
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 90);
 -- Most batches are completed and never leave that: an entry for each would be written and kept, and they are found
 -- among all.
 CREATE INDEX batch_count_by_status ON flow.batch_count (org_id, status, batch_id) WHERE status <> 'completed';

@@ -548,11 +548,15 @@ func (q *Queries) SlicesReady(ctx context.Context, db DBTX, arg SlicesReadyParam
 	return items, nil
 }
 
-const slicesWriteOut = `-- name: SlicesWriteOut :exec
-WITH old AS (
-    UPDATE flow.batch_count SET one_slice = false WHERE batch_id = ANY($1::uuid[]) AND one_slice
-        AND completed_at IS NULL
-    RETURNING batch_id, org_id, schedule_id, priority, pacing, paced_at, pace_next_at, cancel_reason, paused_from, stopped_at, one_slice, record_count, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, change_no, queued, started, completed, accepted, status, started_at, completed_at, updated_at, fragment
+const slicesWriteOut = `-- name: SlicesWriteOut :many
+WITH claimed AS MATERIALIZED (
+    SELECT l.batch_id FROM flow.lane_batch l WHERE l.batch_id = ANY($1::uuid[]) AND l.call_id IS NOT NULL
+), old AS (
+    UPDATE flow.batch_count c SET one_slice = false,
+        started = CASE WHEN c.batch_id IN (SELECT m.batch_id FROM claimed m) THEN c.started + c.queued ELSE c.started END,
+        queued = CASE WHEN c.batch_id IN (SELECT m.batch_id FROM claimed m) THEN 0 ELSE c.queued END
+    WHERE c.batch_id = ANY($1::uuid[]) AND c.one_slice AND c.completed_at IS NULL
+    RETURNING c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, c.fragment
 )
 INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued, pending, started,
     needs_reconcile, completed, failed,
@@ -561,10 +565,32 @@ SELECT o.batch_id, 0, 0, o.record_count, 'calling', o.record_count, o.staged, o.
     o.needs_reconcile, o.completed,
     o.failed, o.cancelled, o.accepted, o.rejected, o.unprocessed, o.unresolved
 FROM old o
+RETURNING batch_id, started::bigint AS started
 `
 
-// Writes the slices of batches that stand in their counters, unless they are done.
-func (q *Queries) SlicesWriteOut(ctx context.Context, db DBTX, batchIds []uuid.UUID) error {
-	_, err := db.Exec(ctx, slicesWriteOut, batchIds)
-	return err
+type SlicesWriteOutRow struct {
+	BatchID uuid.UUID
+	Started int64
+}
+
+// Writes the slices of batches that stand in their counters, unless they are done, and says how many of their records
+// are in calls: those of a call that has all of them were not counted yet.
+func (q *Queries) SlicesWriteOut(ctx context.Context, db DBTX, batchIds []uuid.UUID) ([]SlicesWriteOutRow, error) {
+	rows, err := db.Query(ctx, slicesWriteOut, batchIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SlicesWriteOutRow
+	for rows.Next() {
+		var i SlicesWriteOutRow
+		if err := rows.Scan(&i.BatchID, &i.Started); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

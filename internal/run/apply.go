@@ -143,13 +143,14 @@ func (c *Change) writeOut(ctx context.Context, keys []batch.SliceKey) error {
 	var ids []uuid.UUID
 	for _, k := range keys {
 		if h := c.heads[k.Batch]; h.OneSlice {
-			h.OneSlice, ids = false, append(ids, k.Batch)
+			h.OneSlice, h.uncounted, ids = false, false, append(ids, k.Batch)
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	return fault.Wrap(c.s.q.SlicesWriteOut(ctx, c.tx, ids), "write out slices")
+	_, err := c.s.q.SlicesWriteOut(ctx, c.tx, ids)
+	return fault.Wrap(err, "write out slices")
 }
 
 func sortedSlices(m map[batch.SliceKey]*sliceDelta) []batch.SliceKey {
@@ -277,10 +278,16 @@ func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*batch.Cou
 			over = append(over, id)
 		case h.Status == batch.BatchQueued && d.Of(batch.Started) == h.RecordCount:
 			c.unmarked = append(c.unmarked, id)
+			if h.OneSlice {
+				continue
+			}
 		case h.Status == batch.BatchQueued, h.Status == batch.BatchPaused:
 			start = append(start, id)
 		}
 		h.abandoned = d.Of(batch.Unresolved)
+		if h.uncounted {
+			d.Move(batch.Queued, batch.Started, h.RecordCount)
+		}
 		args.BatchIds, args.Deltas = append(args.BatchIds, id), append(args.Deltas, d[:]...)
 		args.EndedAs, args.Began = append(args.EndedAs, endedAs), append(args.Began, began)
 		args.Fragments = append(args.Fragments, h.fragment)

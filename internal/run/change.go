@@ -54,6 +54,8 @@ type lockedBatch struct {
 	began time.Time
 	// abandoned is how many of its jobs came to wait for a person in the change.
 	abandoned int64
+	// uncounted: a call has all of its records, which its counters still have as queued; counts has them as started.
+	uncounted bool
 	// fragment is what stands with its counters of what its only task did; nil for none.
 	fragment []byte
 }
@@ -145,17 +147,41 @@ type Change struct {
 // Begin locks these batches against every other change until tx ends. Whoever also locks a budget locks it first.
 func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (*Change, error) {
 	l := s.BatchLock(batchIDs, nil)
-	if err := pg.QueryBatch(ctx, tx, func(db pg.DB) error { return l.lock(ctx, db) }, func(db pg.DB) error {
-		return fault.Wrap(s.q.SlicesWriteOut(ctx, db, l.ids), "write out slices")
+	var written []db.SlicesWriteOutRow
+	if err := pg.QueryBatch(ctx, tx, func(db pg.DB) error { return l.lock(ctx, db) }, func(db pg.DB) (err error) {
+		written, err = s.q.SlicesWriteOut(ctx, db, l.ids)
+		return fault.Wrap(err, "write out slices")
 	}, func(db pg.DB) error {
 		return fault.Wrap(s.q.PartsWriteOut(ctx, db, l.ids), "write out parts")
 	}); err != nil {
 		return nil, err //nolint:wrapcheck // says everything
 	}
+	started := map[uuid.UUID]int64{}
+	for _, w := range written {
+		started[w.BatchID] = w.Started
+	}
 	for i := range l.rows {
-		l.rows[i].OneSlice = false
+		r := &l.rows[i]
+		r.OneSlice = false
+		if uncounted(r) && started[r.ID] > 0 {
+			count(r)
+		}
 	}
 	return s.BeginLocked(ctx, tx, l)
+}
+
+// uncounted reports whether all records of a batch that has one slice are queued, by its counters: they may be in a
+// call, which is counted when it takes longer than most, or with what comes of it.
+func uncounted(r *db.BatchLockRow) bool {
+	counts := batch.Counts(r.Counts)
+	return r.RecordCount > 0 && counts.Of(batch.Queued) == r.RecordCount
+}
+
+// count has all records of a batch in a call.
+func count(r *db.BatchLockRow) {
+	counts := batch.Counts(r.Counts)
+	counts.Move(batch.Queued, batch.Started, r.RecordCount)
+	r.Counts = counts[:]
 }
 
 // BeginAnswered is Begin for a change that does nothing but settle calls, each with all its parts, none of which is
@@ -165,7 +191,21 @@ func (s *Service) BeginAnswered(ctx context.Context, tx pgx.Tx, batchIDs ...uuid
 	if err := l.lock(ctx, tx); err != nil {
 		return nil, err
 	}
-	return s.BeginLocked(ctx, tx, l)
+	var late []uuid.UUID
+	for i := range l.rows {
+		if r := &l.rows[i]; r.OneSlice && uncounted(r) { // whoever settles a call of it has all of it
+			count(r)
+			late = append(late, r.ID)
+		}
+	}
+	c, err := s.BeginLocked(ctx, tx, l)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range late {
+		c.heads[id].uncounted = true
+	}
+	return c, nil
 }
 
 // BatchLock is the lock of batches, as far as it is statements that can go with others.

@@ -102,9 +102,11 @@ type modelBatch struct {
 	id   uuid.UUID
 	plan modelPlan
 	// lineage are the batch that was retried first and its retries, in order; all of them share it.
-	lineage   *[]*modelBatch
-	staged    bool
-	touched   bool
+	lineage *[]*modelBatch
+	staged  bool
+	touched bool
+	// uncounted: its counters may say all of its records together, and of those that nothing marked as running.
+	uncounted bool
 	cancelled bool
 	paused    bool
 	// checked: records whose z is false break the input schema.
@@ -180,12 +182,20 @@ func (r *modelRecord) status() batch.Status {
 		}
 	}
 	if worst > waiting {
-		return placeStatus[worst]
+		return b.shown(placeStatus[worst])
 	}
 	if b.closed() {
 		return batch.Unprocessed
 	}
 	return s
+}
+
+// shown is what readers see of records that stand there: those of a call that has all of them are not counted at once.
+func (b *modelBatch) shown(at batch.Status) batch.Status {
+	if b.uncounted && at == batch.Started {
+		return batch.Queued
+	}
+	return at
 }
 
 // enter lets a record enter a step, with its slice or alone.

@@ -221,7 +221,7 @@ func addClaimed(in *db.PartInsertClaimedParams, run []*ClaimedRange, claimNo int
 
 func (c *Change) writeTaken(ctx context.Context, t *claimedParts) error {
 	if len(t.out) > 0 { // at once: parts are deleted before what is sent later
-		if err := c.s.q.SlicesWriteOut(ctx, c.tx, t.out); err != nil {
+		if _, err := c.s.q.SlicesWriteOut(ctx, c.tx, t.out); err != nil {
 			return fmt.Errorf("write out slices: %w", err)
 		}
 		for _, id := range t.out {

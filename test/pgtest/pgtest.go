@@ -211,7 +211,7 @@ func WriteOutParts(t testing.TB, conn pg.DB) {
 	err := conn.QueryRow(t.Context(),
 		"SELECT coalesce(array_agg(batch_id), '{}') FROM flow.lane_batch WHERE part_id IS NOT NULL").Scan(&ids)
 	if err == nil {
-		err = db.New().SlicesWriteOut(t.Context(), conn, ids)
+		_, err = db.New().SlicesWriteOut(t.Context(), conn, ids)
 	}
 	if err == nil {
 		err = db.New().PartsWriteOut(t.Context(), conn, ids)
