@@ -78,10 +78,10 @@ COMMENT ON COLUMN flow.batch.page IS 'Its records, as in flow.page.body, where t
 -- stands in one_slice alone, and flow.all_slices makes it of the counters, because a row with its index entry, written
 -- three times, would cost such a batch as much as its counters do. Whoever does more with it than to claim or to settle
 -- it as a whole writes it to flow.slice first. What its task did stands here, too, where that is small. A call that has
--- all of its records is counted with what comes of it, or once it takes longer than most: until then they are queued. change_no is raised under the lock of the batch; what a change leaves in
--- fragments is numbered by it, so that readers can tell in which order things came that different tasks did. What most
--- changes touch stands together, at the end: the log of an update holds what lies between the first and the last byte
--- that it changes.
+-- all of its records is counted with what comes of it, or once it takes longer than most: until then they are queued.
+-- change_no is raised under the lock of the batch; what a change leaves in fragments is numbered by it, so that readers
+-- can tell in which order things came that different tasks did. What most changes touch stands together, at the end:
+-- the log of an update holds what lies between the first and the last byte that it changes.
 CREATE TABLE flow.batch_count (
     batch_id uuid NOT NULL,
     org_id uuid NOT NULL,
