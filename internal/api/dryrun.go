@@ -97,8 +97,8 @@ func dryRunOf(o *dryrun.Outcome) *oas.DryRun {
 }
 
 var dryRunStatuses = map[string]oas.DryRunStatus{
-	batch.TraceOK: oas.DryRunStatusResolved, batch.TraceSkipped: oas.DryRunStatusSkipped,
-	batch.TraceFailed: oas.DryRunStatusFailed,
+	batch.EntryOK: oas.DryRunStatusResolved, batch.EntrySkipped: oas.DryRunStatusSkipped,
+	batch.EntryFailed: oas.DryRunStatusFailed,
 }
 
 func dryRunTaskOf(task *definition.Task, t *dryrun.Task) oas.DryRunTask {

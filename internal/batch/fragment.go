@@ -29,13 +29,13 @@ type JobError struct {
 	ProviderMessage string `json:"provider_message,omitempty"`
 }
 
-// Trace is what one attempt of a task did to the records From..To-1 of a slice (but for the offsets left out).
-// The last trace that covers a record is the one in force; earlier ones are its history.
-type Trace struct {
+// Entry is what one attempt of a task did to the records From..To-1 of a slice (but for the offsets left out).
+// The last entry that covers a record is the one in force; earlier ones are its history.
+type Entry struct {
 	From int32 `json:"f"`
 	To   int32 `json:"t"`
-	// ChangeNo is the number of the batch's change that left the trace, ClaimNo of the one in which a call took the
-	// records; both tell what came first of several tasks of a step. Stored are the first only with the first trace of
+	// ChangeNo is the number of the batch's change that left the entry, ClaimNo of the one in which a call took the
+	// records; both tell what came first of several tasks of a step. Stored are the first only with the first entry of
 	// a change, the second only where a step has several tasks that make calls.
 	ChangeNo int64   `json:"q,omitempty"`
 	ClaimNo  int64   `json:"b,omitempty"`
@@ -63,48 +63,48 @@ type Trace struct {
 	Large bool  `json:"-"`
 }
 
-// The kinds of a trace.
+// The kinds of an entry.
 const (
-	TraceOK       = "ok"
-	TraceSkipped  = "skipped"
-	TraceFailed   = "failed"
-	TraceRejected = "rejected"
-	TraceRetry    = "retry"
-	TraceElement  = "element"
-	TraceWaiting  = "waiting"
-	TraceUnknown  = "unknown"
-	TraceRequeued = "requeued"
+	EntryOK       = "ok"
+	EntrySkipped  = "skipped"
+	EntryFailed   = "failed"
+	EntryRejected = "rejected"
+	EntryRetry    = "retry"
+	EntryElement  = "element"
+	EntryWaiting  = "waiting"
+	EntryUnknown  = "unknown"
+	EntryRequeued = "requeued"
 )
 
-// Covers reports whether the trace speaks of the record at this offset.
-func (t *Trace) Covers(offset int32) bool {
+// Covers reports whether the entry speaks of the record at this offset.
+func (t *Entry) Covers(offset int32) bool {
 	return offset >= t.From && offset < t.To && !slices.Contains(t.LeftOut, offset)
 }
 
-// Decides reports whether the trace says how the task ended for its records, rather than telling of an attempt.
-func (t *Trace) Decides() bool {
+// Decides reports whether the entry says how the task ended for its records, rather than telling of an attempt.
+func (t *Entry) Decides() bool {
 	switch t.Kind {
-	case TraceOK, TraceSkipped, TraceFailed, TraceRejected:
+	case EntryOK, EntrySkipped, EntryFailed, EntryRejected:
 		return true
 	}
 	return false
 }
 
-// SkippedIn is how many records the condition of the task of these traces left out.
-func SkippedIn(traces []Trace) (n int32) {
-	for i := range traces {
-		if t := &traces[i]; t.Kind == TraceSkipped {
+// SkippedIn is how many records the condition of the task of these entries left out.
+func SkippedIn(entries []Entry) (n int32) {
+	for i := range entries {
+		if t := &entries[i]; t.Kind == EntrySkipped {
 			n += t.To - t.From - int32(len(t.LeftOut))
 		}
 	}
 	return n
 }
 
-// Result returns what a task gave to the records of a trace that decides: expr.OfOutput and its like; nil for null.
-func (t *Trace) Result(of string) json.RawMessage {
+// Result returns what a task gave to the records of an entry that decides: expr.OfOutput and its like; nil for null.
+func (t *Entry) Result(of string) json.RawMessage {
 	switch of {
 	case expr.OfSkipped:
-		return strconv.AppendBool(nil, t.Kind == TraceSkipped)
+		return strconv.AppendBool(nil, t.Kind == EntrySkipped)
 	case expr.OfError:
 		return t.Error.Value(t.Body)
 	}
@@ -149,12 +149,12 @@ func CallText(id uuid.UUID) string {
 	return id.String()
 }
 
-// A fragment's body is one byte that names the encoding, then newline-separated traces.
+// A fragment's body is one byte that names the encoding, then newline-separated entries.
 const (
 	EncodingPlain  = 'p'
 	encodingS2     = 's' // one block
 	encodingStream = 't' // blocks with checksums
-	encodingDict   = 'd' // one small block that goes on from traceDict
+	encodingDict   = 'd' // one small block that goes on from entryDict
 	// compressOver is the size from which compression pays without a dictionary, and up to which one is used.
 	compressOver = 512
 	// blockMax is the most that one block holds, and so the most that the length in a damaged one can make a reader
@@ -163,9 +163,10 @@ const (
 	blockMax = 1 << 20
 )
 
-// traceDict is what traces of few records mostly consist of. Fragments cannot be read without it: another one needs
+// entryDict is what entries of few records mostly consist of. Fragments cannot be read without it: another one needs
 // another encoding.
-var traceDict = s2.MakeDict([]byte(`"code":"unknown_outcome","message":"The provider gave no clear answer: no answer came in time"`+
+var entryDict = s2.MakeDict([]byte(`"code":"unknown_outcome",`+
+	`"message":"The provider gave no clear answer: no answer came in time"`+
 	`,"step_id":"s","task_id":"t","provider_status":422,"provider_code":"","provider_message":""}}`+
 	`{"f":0,"t":1,"q":2,"b":1,"x":[0],"k":"retry","n":1,"i":0,"c":"","r":{"code":"provider_refused","message":"The provider refused the call (status 422)"`+
 	`{"f":0,"t":1,"q":2,"k":"skipped","e":17955`+"\n"+`{"f":0,"t":1,"q":2,"k":"failed","n":1,"c":"01`+
@@ -174,14 +175,14 @@ var traceDict = s2.MakeDict([]byte(`"code":"unknown_outcome","message":"The prov
 	`"},"body":{"id":"","status":"ok"}}}`+"\n"+
 	`{"f":0,"t":1,"q":2,"k":"ok","n":1,"c":"01","s":1,"e":1,"o":{"status":204,"headers":{"date":"Thu, 01 Jan 2026 00:00:00 GMT"},"body":null}}`+"\n"), nil)
 
-func EncodeTraces(traces []Trace) ([]byte, error) {
+func EncodeEntries(entries []Entry) ([]byte, error) {
 	var plain bytes.Buffer
 	plain.WriteByte(EncodingPlain)
 	enc := json.NewEncoder(&plain)
 	enc.SetEscapeHTML(false)
-	for i := range traces {
-		if err := enc.Encode(&traces[i]); err != nil {
-			return nil, fmt.Errorf("encode a trace: %w", err)
+	for i := range entries {
+		if err := enc.Encode(&entries[i]); err != nil {
+			return nil, fmt.Errorf("encode an entry: %w", err)
 		}
 	}
 	return PackFragment(plain.Bytes()), nil
@@ -192,7 +193,7 @@ func PackFragment(plain []byte) []byte {
 	var packed []byte
 	switch {
 	case len(plain) < compressOver:
-		packed = append([]byte{encodingDict}, traceDict.Encode(nil, plain[1:])...)
+		packed = append([]byte{encodingDict}, entryDict.Encode(nil, plain[1:])...)
 	case len(plain) <= blockMax:
 		packed = append([]byte{encodingS2}, s2.Encode(nil, plain[1:])...)
 	default:
@@ -215,7 +216,7 @@ func packStream(raw []byte) []byte {
 
 var errFragment = errors.New("a fragment cannot be read")
 
-// UnpackFragment returns the newline-separated traces of a fragment.
+// UnpackFragment returns the newline-separated entries of a fragment.
 func UnpackFragment(body []byte) ([]byte, error) {
 	if len(body) == 0 {
 		return nil, errFragment
@@ -229,7 +230,7 @@ func UnpackFragment(body []byte) ([]byte, error) {
 		}
 		decode := s2.Decode
 		if body[0] == encodingDict {
-			decode = traceDict.Decode
+			decode = entryDict.Decode
 		}
 		raw, err := decode(nil, body[1:])
 		if err != nil {
@@ -246,15 +247,15 @@ func UnpackFragment(body []byte) ([]byte, error) {
 	return nil, errFragment
 }
 
-// maxTrace bounds one encoded trace: its output has at most 1 MiB.
-const maxTrace = 16 << 20
+// maxEntry bounds one encoded entry: its output has at most 1 MiB.
+const maxEntry = 16 << 20
 
-// EachTrace calls do with every encoded trace of a fragment. Of a large fragment only a few are in memory at once; do
+// EachEntry calls do with every encoded entry of a fragment. Of a large fragment only a few are in memory at once; do
 // must not keep them.
-func EachTrace(body []byte, do func(line []byte) error) error {
+func EachEntry(body []byte, do func(line []byte) error) error {
 	if len(body) > 0 && body[0] == encodingStream {
 		lines := bufio.NewScanner(s2.NewReader(bytes.NewReader(body[1:]), s2.ReaderMaxBlockSize(blockMax)))
-		lines.Buffer(nil, maxTrace)
+		lines.Buffer(nil, maxEntry)
 		for lines.Scan() {
 			if err := do(lines.Bytes()); err != nil {
 				return err
@@ -279,8 +280,8 @@ func EachTrace(body []byte, do func(line []byte) error) error {
 	return nil
 }
 
-// shownTrace is a trace in words.
-type shownTrace struct {
+// shownEntry is an entry in words.
+type shownEntry struct {
 	From      int32           `json:"from"`
 	To        int32           `json:"to"`
 	LeftOut   []int32         `json:"left_out,omitempty"`
@@ -302,14 +303,14 @@ func ShowFragment(w io.Writer, body []byte) error {
 	lines := json.NewEncoder(&unbroken{out})
 	lines.SetEscapeHTML(false)
 	sep := byte('[')
-	err := EachTrace(body, func(line []byte) error {
-		t, err := DecodeTrace(line)
+	err := EachEntry(body, func(line []byte) error {
+		t, err := DecodeEntry(line)
 		if err != nil {
 			return err
 		}
 		_ = out.WriteByte(sep) // Flush tells
 		sep = ','
-		return lines.Encode(shownTrace{
+		return lines.Encode(shownEntry{
 			t.From, t.To, t.LeftOut, t.Kind, t.Attempt, t.Element, t.CallID, shownTime(t.StartedAt),
 			shownTime(t.EndedAt), t.Output, t.Error, t.Body,
 		})
@@ -341,24 +342,24 @@ func shownTime(millis int64) *time.Time {
 	return new(time.UnixMilli(millis).UTC())
 }
 
-func DecodeTrace(line []byte) (t Trace, err error) {
+func DecodeEntry(line []byte) (t Entry, err error) {
 	if err := json.Unmarshal(line, &t); err != nil {
 		return t, fmt.Errorf("%w: %w", errFragment, err)
 	}
 	if t.From < 0 || t.To < t.From {
-		return t, fmt.Errorf("%w: a trace of the records %d to %d", errFragment, t.From, t.To)
+		return t, fmt.Errorf("%w: an entry of the records %d to %d", errFragment, t.From, t.To)
 	}
 	return t, nil
 }
 
-// DecodeHead reads of a trace only whom it speaks of, and its kind: outputs and errors make up nearly all of most.
-func DecodeHead(line []byte) (Trace, error) {
+// DecodeHead reads of an entry only whom it speaks of, and its kind: outputs and errors make up nearly all of most.
+func DecodeHead(line []byte) (Entry, error) {
 	from, to, _, ok := RangeOf(line)
 	// Only numbers come before the kind, so the first such key is its own.
 	head, rest, found := bytes.Cut(line, []byte(`"k":"`))
 	n := bytes.IndexByte(rest, '"')
 	if !ok || !found || n < 0 || bytes.Contains(head, []byte(`"x":`)) {
-		return DecodeTrace(line)
+		return DecodeEntry(line)
 	}
-	return Trace{From: from, To: to, Kind: string(rest[:n])}, nil
+	return Entry{From: from, To: to, Kind: string(rest[:n])}, nil
 }

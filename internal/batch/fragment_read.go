@@ -61,15 +61,15 @@ func ReadFragments(ctx context.Context, conn db.DBTX, inherited db.InheritedRead
 	return out, fault.Wrap(err, "read outputs of slices")
 }
 
-// Decoder reads a trace of a step, or less of it than all.
-type Decoder func(step int16, line []byte) (Trace, error)
+// Decoder reads an entry of a step, or less of it than all.
+type Decoder func(step int16, line []byte) (Entry, error)
 
-func DecodeWhole(_ int16, line []byte) (Trace, error) { return DecodeTrace(line) }
+func DecodeWhole(_ int16, line []byte) (Entry, error) { return DecodeEntry(line) }
 
-// DecodeFragments decodes the traces of fragments of a slice of so many records, but for those whose offsets lie where
+// DecodeFragments decodes the entries of fragments of a slice of so many records, but for those whose offsets lie where
 // skip says, and gives each to do; it knows the number of its change.
 func DecodeFragments(bodies []Fragment, records int32, skip func(from, to int32) bool, decode Decoder,
-	do func(step, task int16, t *Trace)) error {
+	do func(step, task int16, t *Entry)) error {
 	for _, f := range bodies {
 		number, body := int64(0), f.Body
 		if f.load != nil {
@@ -78,7 +78,7 @@ func DecodeFragments(bodies []Fragment, records int32, skip func(from, to int32)
 				return err
 			}
 		}
-		err := EachTrace(body, func(line []byte) error {
+		err := EachEntry(body, func(line []byte) error {
 			from, to, no, ok := RangeOf(line)
 			if ok && no > 0 {
 				number = no
@@ -104,8 +104,8 @@ func DecodeFragments(bodies []Fragment, records int32, skip func(from, to int32)
 
 func clip(o, most int32) int32 { return max(0, min(o, most)) }
 
-// rebase lets the trace speak of a slice of so many records that begins off records behind the one that it speaks of.
-func (t *Trace) rebase(off, records int32) {
+// rebase lets the entry speak of a slice of so many records that begins off records behind the one that it speaks of.
+func (t *Entry) rebase(off, records int32) {
 	t.From, t.To = clip(t.From-off, records), clip(t.To-off, records)
 	left := t.LeftOut[:0]
 	for _, o := range t.LeftOut {
@@ -116,8 +116,8 @@ func (t *Trace) rebase(off, records int32) {
 	t.LeftOut = left
 }
 
-// RangeOf reads the range at the beginning of an encoded trace, and the number of its change if that stands there, so
-// that most traces need not be decoded to be passed over.
+// RangeOf reads the range at the beginning of an encoded entry, and the number of its change if that stands there, so
+// that most entries need not be decoded to be passed over.
 func RangeOf(line []byte) (from, to int32, changeNo int64, ok bool) {
 	number := func(key string) (n int64, ok bool) {
 		rest, found := bytes.CutPrefix(line, []byte(key))
@@ -135,20 +135,20 @@ func RangeOf(line []byte) (from, to int32, changeNo int64, ok bool) {
 	return int32(f), int32(t), changeNo, ok1 && ok2 && f >= 0 && t >= f && t <= math.MaxInt32
 }
 
-// Each calls do with every offset that the trace covers.
-func (t *Trace) Each(do func(o int32)) { EachOffset(t.From, t.To, t.LeftOut, do) }
+// Each calls do with every offset that the entry covers.
+func (t *Entry) Each(do func(o int32)) { EachOffset(t.From, t.To, t.LeftOut, do) }
 
 // outputInline is up to which size an output is read with its execution.
 const outputInline = 8 << 10
 
-// DecodeLight decodes a trace but for an output that is large. Only an error comes behind it, which a task that came
+// DecodeLight decodes an entry but for an output that is large. Only an error comes behind it, which a task that came
 // out well has not.
-func DecodeLight(_ int16, line []byte) (Trace, error) {
+func DecodeLight(_ int16, line []byte) (Entry, error) {
 	head, rest, found := bytes.Cut(line, []byte(`,"o":`)) // no text stands before it
-	if !found || len(rest) <= outputInline || !bytes.Contains(head, []byte(`"k":"`+TraceOK+`"`)) {
-		return DecodeTrace(line)
+	if !found || len(rest) <= outputInline || !bytes.Contains(head, []byte(`"k":"`+EntryOK+`"`)) {
+		return DecodeEntry(line)
 	}
-	t, err := DecodeTrace(append(bytes.Clone(head), '}'))
+	t, err := DecodeEntry(append(bytes.Clone(head), '}'))
 	t.Large = true
 	return t, err
 }

@@ -16,11 +16,11 @@ import (
 	"flowlane/internal/expr"
 )
 
-var traceKinds = []string{TraceOK, TraceSkipped, TraceFailed, TraceRejected, TraceRetry, TraceUnknown, TraceRequeued}
+var entryKinds = []string{EntryOK, EntrySkipped, EntryFailed, EntryRejected, EntryRetry, EntryUnknown, EntryRequeued}
 
-func anyTrace() *rapid.Generator[Trace] {
-	return rapid.Custom(func(t *rapid.T) Trace {
-		out := Trace{From: rapid.Int32Range(0, 12).Draw(t, "from"), Kind: rapid.SampledFrom(traceKinds).Draw(t, "kind"),
+func anyEntry() *rapid.Generator[Entry] {
+	return rapid.Custom(func(t *rapid.T) Entry {
+		out := Entry{From: rapid.Int32Range(0, 12).Draw(t, "from"), Kind: rapid.SampledFrom(entryKinds).Draw(t, "kind"),
 			Attempt: rapid.Int32Range(0, 3).Draw(t, "attempt")}
 		out.To = rapid.Int32Range(out.From, 14).Draw(t, "to")
 		for o := out.From; o < out.To; o++ {
@@ -52,14 +52,14 @@ func anyTrace() *rapid.Generator[Trace] {
 func TestProperty_FragmentRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		traces := rapid.SliceOfN(anyTrace(), 0, 8).Draw(t, "traces")
-		body, err := EncodeTraces(traces)
+		entries := rapid.SliceOfN(anyEntry(), 0, 8).Draw(t, "entries")
+		body, err := EncodeEntries(entries)
 		require.NoError(t, err)
-		got, err := decodeTraces(body)
+		got, err := decodeEntries(body)
 		require.NoError(t, err)
-		require.Len(t, got, len(traces))
-		for i := range traces {
-			want := traces[i]
+		require.Len(t, got, len(entries))
+		for i := range entries {
+			want := entries[i]
 			if want.Error != nil { // what is no UTF-8 is stored as replacement characters
 				e := *want.Error
 				e.Message = strings.ToValidUTF8(e.Message, "\uFFFD")
@@ -70,36 +70,36 @@ func TestProperty_FragmentRoundTrip(t *testing.T) {
 	})
 }
 
-// The head of a trace is what a whole reading says of the records and the kind.
+// The head of an entry is what a whole reading says of the records and the kind.
 func TestProperty_TraceHead(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		trace := anyTrace().Draw(t, "trace")
-		trace.ChangeNo, trace.ClaimNo = rapid.Int64Range(0, 9).Draw(t, "change"), rapid.Int64Range(0, 9).Draw(t,
+		entry := anyEntry().Draw(t, "entry")
+		entry.ChangeNo, entry.ClaimNo = rapid.Int64Range(0, 9).Draw(t, "change"), rapid.Int64Range(0, 9).Draw(t,
 			"claim")
-		line, err := json.Marshal(trace)
+		line, err := json.Marshal(entry)
 		require.NoError(t, err)
 		head, err := DecodeHead(line)
 		require.NoError(t, err)
-		require.Equal(t, []any{trace.From, trace.To, trace.LeftOut, trace.Kind}, []any{head.From, head.To, head.LeftOut,
+		require.Equal(t, []any{entry.From, entry.To, entry.LeftOut, entry.Kind}, []any{head.From, head.To, head.LeftOut,
 			head.Kind})
 	})
 }
 
-// Of the traces that say how a task ended for a record, the last one is in force.
+// Of the entries that say how a task ended for a record, the last one is in force.
 func TestProperty_LastDecidingTraceWins(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		traces := rapid.SliceOfN(anyTrace(), 0, 12).Draw(t, "traces")
-		const records = 10 // fewer than some traces speak of
-		body, err := EncodeTraces(traces)
+		entries := rapid.SliceOfN(anyEntry(), 0, 12).Draw(t, "entries")
+		const records = 10 // fewer than some entries speak of
+		body, err := EncodeEntries(entries)
 		require.NoError(t, err)
 		got, err := readOutputs(body, records)
 		require.NoError(t, err)
 		for o := range int32(records) {
 			var want json.RawMessage
-			for _, tr := range traces {
-				tells := tr.Kind != TraceRetry && tr.Kind != TraceUnknown && tr.Kind != TraceRequeued
+			for _, tr := range entries {
+				tells := tr.Kind != EntryRetry && tr.Kind != EntryUnknown && tr.Kind != EntryRequeued
 				inside := o >= tr.From && o < tr.To
 				for _, x := range tr.LeftOut {
 					inside = inside && x != o
@@ -113,11 +113,11 @@ func TestProperty_LastDecidingTraceWins(t *testing.T) {
 	})
 }
 
-// A damaged fragment is an error or some traces, and never more than that.
+// A damaged fragment is an error or some entries, and never more than that.
 func TestProperty_DamagedFragment(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		body, err := EncodeTraces(rapid.SliceOfN(anyTrace(), 1, 4).Draw(t, "traces"))
+		body, err := EncodeEntries(rapid.SliceOfN(anyEntry(), 1, 4).Draw(t, "entries"))
 		require.NoError(t, err)
 		for range rapid.IntRange(1, 4).Draw(t, "damages") {
 			at := rapid.IntRange(0, len(body)-1).Draw(t, "at")
@@ -127,9 +127,9 @@ func TestProperty_DamagedFragment(t *testing.T) {
 	})
 }
 
-func decodeTraces(body []byte) (out []Trace, err error) {
-	err = EachTrace(body, func(line []byte) error {
-		t, err := DecodeTrace(line)
+func decodeEntries(body []byte) (out []Entry, err error) {
+	err = EachEntry(body, func(line []byte) error {
+		t, err := DecodeEntry(line)
 		out = append(out, t)
 		return err
 	})
@@ -143,7 +143,7 @@ func decodeTraces(body []byte) (out []Trace, err error) {
 func readOutputs(body []byte, records int) ([]json.RawMessage, error) {
 	out := make([]json.RawMessage, records)
 	all := func(int32, int32) bool { return false }
-	err := DecodeFragments([]Fragment{{Body: body}}, int32(records), all, DecodeWhole, func(_, _ int16, t *Trace) {
+	err := DecodeFragments([]Fragment{{Body: body}}, int32(records), all, DecodeWhole, func(_, _ int16, t *Entry) {
 		if t.Decides() {
 			t.Each(func(o int32) { out[o] = t.Result(expr.OfOutput) })
 		}
@@ -153,27 +153,27 @@ func readOutputs(body []byte, records int) ([]json.RawMessage, error) {
 
 // readAll reads a fragment as all readers do.
 func readAll(body []byte) {
-	traces, err := decodeTraces(body)
+	entries, err := decodeEntries(body)
 	if err != nil {
 		return
 	}
 	_, _ = readOutputs(body, 5)
-	for i := range traces {
-		_ = traces[i].Covers(3)
-		_ = traces[i].Decides()
+	for i := range entries {
+		_ = entries[i].Covers(3)
+		_ = entries[i].Decides()
 	}
 }
 
 // What one call of one record leaves is not much more than what cannot be told beforehand: its name and its times.
 func TestEncodeTraces_Small(t *testing.T) {
 	t.Parallel()
-	want := []Trace{{To: 1, ChangeNo: 2, Kind: TraceOK, Attempt: 1, CallID: uuid.NewString(), StartedAt: 1795533105123,
+	want := []Entry{{To: 1, ChangeNo: 2, Kind: EntryOK, Attempt: 1, CallID: uuid.NewString(), StartedAt: 1795533105123,
 		EndedAt: 1795533105125,
 		Output:  json.RawMessage(`{"status":204,"headers":{"date":"Tue, 24 Nov 2026 15:11:45 GMT"},"body":null}`)}}
-	body, err := EncodeTraces(want)
+	body, err := EncodeEntries(want)
 	require.NoError(t, err)
 	require.Less(t, len(body), 120)
-	got, err := decodeTraces(body)
+	got, err := decodeEntries(body)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 }
@@ -193,63 +193,63 @@ func TestUnpackFragment_BelievesNoLength(t *testing.T) {
 // What is larger than a block is a stream, in which damage is noticed.
 func TestUnpackFragment_Stream(t *testing.T) {
 	t.Parallel()
-	var traces []Trace
+	var entries []Entry
 	for i := range int32(30) {
-		traces = append(traces, Trace{From: i, To: i + 1, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf(`"%d%s"`,
+		entries = append(entries, Entry{From: i, To: i + 1, Kind: EntryOK, Output: json.RawMessage(fmt.Sprintf(`"%d%s"`,
 			i, strings.Repeat("abcdefgh", 20_000)))})
 	}
-	body, err := EncodeTraces(traces)
+	body, err := EncodeEntries(entries)
 	require.NoError(t, err)
 	require.EqualValues(t, encodingStream, body[0])
 	require.Less(t, len(body), blockMax)
-	got, err := decodeTraces(body)
+	got, err := decodeEntries(body)
 	require.NoError(t, err)
-	require.Equal(t, traces, got)
+	require.Equal(t, entries, got)
 	for at := 1; at < len(body); at += 1 + len(body)/500 {
 		damaged := bytes.Clone(body)
 		damaged[at] ^= 0x11
-		if got, err := decodeTraces(damaged); err == nil {
-			require.Equal(t, traces, got, "byte %d", at)
+		if got, err := decodeEntries(damaged); err == nil {
+			require.Equal(t, entries, got, "byte %d", at)
 		} else {
 			require.ErrorIs(t, err, errFragment)
 		}
 	}
-	_, err = decodeTraces(body[:len(body)/2])
+	_, err = decodeEntries(body[:len(body)/2])
 	require.ErrorIs(t, err, errFragment)
 }
 
 // A large fragment is read as it is decoded: what stands before a damage is seen.
 func TestEachTrace_Streams(t *testing.T) {
 	t.Parallel()
-	var traces []Trace
+	var entries []Entry
 	for i := range int32(8) {
-		traces = append(traces, Trace{From: i, To: i + 1, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf(`"%d%s"`,
+		entries = append(entries, Entry{From: i, To: i + 1, Kind: EntryOK, Output: json.RawMessage(fmt.Sprintf(`"%d%s"`,
 			i, strings.Repeat("abcdefgh", 64_000)))})
 	}
-	body, err := EncodeTraces(traces)
+	body, err := EncodeEntries(entries)
 	require.NoError(t, err)
 	body[len(body)-20] ^= 0x55
 	seen := 0
-	err = EachTrace(body, func([]byte) error { seen++; return nil })
+	err = EachEntry(body, func([]byte) error { seen++; return nil })
 	require.ErrorIs(t, err, errFragment)
 	require.Positive(t, seen)
 	stop := errors.New("stop")
-	require.ErrorIs(t, EachTrace(body, func([]byte) error { return stop }), stop)
+	require.ErrorIs(t, EachEntry(body, func([]byte) error { return stop }), stop)
 }
 
-func FuzzDecodeTraces(f *testing.F) {
+func FuzzDecodeEntries(f *testing.F) {
 	for _, s := range []string{"", "p", "s", "x", "p{}", "p{\"f\":0,\"t\":2,\"k\":\"ok\",\"o\":1}\n",
 		"p{\"f\":-1,\"t\":2,\"k\":\"ok\"}\n",
 		"p{\"f\":3,\"t\":2,\"k\":\"ok\"}\n", "p{\"f\":0,\"t\":2147483647,\"k\":\"ok\"}\n", "s\xff\xff\xff\xff\x0f",
 		"s\x05\x10{}\n{}", "d\x05\x10{}\n{}", "d\xff\xff\x03", "p\n\n"} {
 		f.Add([]byte(s))
 	}
-	long, err := EncodeTraces([]Trace{{To: 5, Kind: TraceOK,
+	long, err := EncodeEntries([]Entry{{To: 5, Kind: EntryOK,
 		Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("y", 2*compressOver)))}})
 	require.NoError(f, err)
 	require.EqualValues(f, encodingS2, long[0])
 	f.Add(long)
-	longer, err := EncodeTraces([]Trace{{To: 5, Kind: TraceOK,
+	longer, err := EncodeEntries([]Entry{{To: 5, Kind: EntryOK,
 		Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("y", 2*blockMax)))}})
 	require.NoError(f, err)
 	require.EqualValues(f, encodingStream, longer[0])
@@ -261,7 +261,7 @@ func TestDecodeTraces_RefusesImpossibleRanges(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{`p{"f":-1,"t":2,"k":"ok"}`, `p{"f":3,"t":2,"k":"ok"}`,
 		`p{"f":0,"t":99999999999,"k":"ok"}`, "p\n", "s", ""} {
-		_, err := decodeTraces([]byte(s))
+		_, err := decodeEntries([]byte(s))
 		require.ErrorIs(t, err, errFragment, s)
 	}
 }
@@ -269,26 +269,26 @@ func TestDecodeTraces_RefusesImpossibleRanges(t *testing.T) {
 // A joined fragment holds what its parts held, in their order, whatever their encoding.
 func TestFragment_Joined(t *testing.T) {
 	t.Parallel()
-	var want []Trace
+	var want []Entry
 	plain := []byte{EncodingPlain}
 	for i := range 6 {
-		tr := Trace{From: int32(i), To: int32(i) + 1, Kind: TraceOK,
+		tr := Entry{From: int32(i), To: int32(i) + 1, Kind: EntryOK,
 			Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("z", i*300)))}
-		body, err := EncodeTraces([]Trace{tr})
+		body, err := EncodeEntries([]Entry{tr})
 		require.NoError(t, err)
 		raw, err := UnpackFragment(body)
 		require.NoError(t, err)
 		plain, want = append(plain, raw...), append(want, tr)
 	}
-	got, err := decodeTraces(PackFragment(plain))
+	got, err := decodeEntries(PackFragment(plain))
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 }
 
 func TestSkippedIn(t *testing.T) {
 	t.Parallel()
-	require.EqualValues(t, 5, SkippedIn([]Trace{
-		{From: 2, To: 8, LeftOut: []int32{3, 5}, Kind: TraceSkipped}, {From: 0, To: 2, Kind: TraceOK},
-		{From: 9, To: 10, Kind: TraceSkipped},
+	require.EqualValues(t, 5, SkippedIn([]Entry{
+		{From: 2, To: 8, LeftOut: []int32{3, 5}, Kind: EntrySkipped}, {From: 0, To: 2, Kind: EntryOK},
+		{From: 9, To: 10, Kind: EntrySkipped},
 	}))
 }

@@ -116,6 +116,6 @@ func (p *outboundCall) refuse(reason *batch.JobError) {
 			continue
 		}
 		part := pieces[i].Part
-		p.decide(part, nil, allOf(&part, run.Exception{Kind: batch.TraceFailed, Error: reason})...)
+		p.decide(part, nil, allOf(&part, run.Exception{Kind: batch.EntryFailed, Error: reason})...)
 	}
 }

@@ -110,7 +110,7 @@ func (r *renderer) failure(code, message string) *batch.JobError {
 // exception decides a record without a call; nil where it must be sent.
 func (r *renderer) exception(offset int32, env *expr.Env) *run.Exception {
 	if r.credErr != nil {
-		return &run.Exception{Offset: offset, Kind: batch.TraceFailed, Error: r.credErr}
+		return &run.Exception{Offset: offset, Kind: batch.EntryFailed, Error: r.credErr}
 	}
 	if r.task.When == nil || r.task.WhenElement() {
 		return nil
@@ -119,13 +119,13 @@ func (r *renderer) exception(offset int32, env *expr.Env) *run.Exception {
 	case err != nil:
 		return r.bad(offset, err)
 	case !yes:
-		return &run.Exception{Offset: offset, Kind: batch.TraceSkipped}
+		return &run.Exception{Offset: offset, Kind: batch.EntrySkipped}
 	}
 	return nil
 }
 
 func (r *renderer) failed(offset int32, code, message string) *run.Exception {
-	return &run.Exception{Offset: offset, Kind: batch.TraceFailed, Error: r.failure(code, message)}
+	return &run.Exception{Offset: offset, Kind: batch.EntryFailed, Error: r.failure(code, message)}
 }
 
 // bad is what becomes of a record that cannot be rendered.

@@ -65,7 +65,7 @@ func TestProperty_BulkPiecesTile(t *testing.T) {
 			}
 			if rapid.IntRange(0, 3).Draw(t, "decide") == 0 {
 				decided = append(decided, o)
-				return &run.Exception{Offset: o, Kind: batch.TraceSkipped}, true
+				return &run.Exception{Offset: o, Kind: batch.EntrySkipped}, true
 			}
 			taken = append(taken, o)
 			return nil, true

@@ -197,13 +197,13 @@ func (r *resolving) result(call *db.FlowCall, p *batch.Part, from batch.Status) 
 	e := run.Exception{Error: &batch.JobError{Code: codeResolved, StepID: step.ID, TaskID: task.ID}}
 	switch r.in.Outcome {
 	case OutcomeRequeue:
-		e.Kind, e.Error.Code, e.RetryAt = batch.TraceRetry, batch.CodeRequeued, r.change.Now
+		e.Kind, e.Error.Code, e.RetryAt = batch.EntryRetry, batch.CodeRequeued, r.change.Now
 		e.Error.Message = "The outcome of the call stayed unknown; a person had the job run again"
 	case OutcomeRejected:
-		e.Kind, e.Refused = batch.TraceFailed, true
+		e.Kind, e.Refused = batch.EntryFailed, true
 		e.Error.Message = "The outcome of the call stayed unknown; a person settled the job as failed"
 		if task.Action.Bulk {
-			e.Kind = batch.TraceRejected
+			e.Kind = batch.EntryRejected
 			e.Error.Message = "The outcome of the call stayed unknown; a person settled the job as rejected"
 		}
 	default:

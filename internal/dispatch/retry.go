@@ -136,6 +136,6 @@ func (s *settlement) retryCall(call *openCall, v *outcome) {
 			i = same - 1
 			continue
 		}
-		s.all(call, p, v, run.Exception{Kind: batch.TraceRetry, Error: e, RetryAt: at})
+		s.all(call, p, v, run.Exception{Kind: batch.EntryRetry, Error: e, RetryAt: at})
 	}
 }

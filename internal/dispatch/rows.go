@@ -47,7 +47,7 @@ func (c *openCall) open(v *outcome) (n int32) {
 }
 
 // ofRows is how the records of parts of a call came out. Those that an answer leaves open, and that must not go again,
-// are TraceUnknown.
+// are EntryUnknown.
 func (s *settlement) ofRows(call *openCall, v *outcome, parts []batch.Part) []run.Result {
 	out := make([]run.Result, 0, len(parts))
 	row, rows, gone := 0, v.reading.Rows, call.resolved
@@ -76,15 +76,15 @@ func (s *settlement) ofRows(call *openCall, v *outcome, parts []batch.Part) []ru
 // ofRow is how one record came out, differently from the others of its call.
 func (s *settlement) ofRow(call *openCall, v *outcome, p *batch.Part, offset int32,
 	row *provider.RowOutcome) run.Exception {
-	e := run.Exception{Offset: offset, Kind: batch.TraceRejected}
+	e := run.Exception{Offset: offset, Kind: batch.EntryRejected}
 	switch row.Kind {
 	case provider.RowAccepted:
-		return run.Exception{Offset: offset, Kind: batch.TraceOK, Output: row.Output}
+		return run.Exception{Offset: offset, Kind: batch.EntryOK, Output: row.Output}
 	case provider.RowOpen:
 		if Uncertain(call.State, call.OutcomeCheck, false) != stateSettled {
-			return run.Exception{Offset: offset, Kind: batch.TraceUnknown}
+			return run.Exception{Offset: offset, Kind: batch.EntryUnknown}
 		}
-		e.Kind = batch.TraceFailed
+		e.Kind = batch.EntryFailed
 		e.Error = s.at(p, &batch.JobError{Code: batch.CodeUnknown, Message: explainUnknown(provider.ReasonUnsaid),
 			ProviderStatus: v.status})
 	default:
@@ -92,7 +92,7 @@ func (s *settlement) ofRow(call *openCall, v *outcome, p *batch.Part, offset int
 			ProviderCode: row.Code, ProviderMessage: row.Message})
 	}
 	if _, task := s.task(p); row.Kind != provider.RowRejected && int(p.Attempt) < task.Retry.MaxAttempts {
-		if e.Kind = batch.TraceRetry; !s.secondHand(call, v) { // else that may have been done
+		if e.Kind = batch.EntryRetry; !s.secondHand(call, v) { // else that may have been done
 			e.RetryAt = s.now.Add(max(task.Retry.Delay(int(p.Attempt), s.d.Random()), v.reading.RetryAfter))
 		}
 	}
@@ -121,7 +121,7 @@ func (s *settlement) splitOff(ctx context.Context, tx pgx.Tx, change *run.Change
 			return out, err
 		}
 		for _, r := range results {
-			if len(r.Exceptions) == 0 || r.Exceptions[0].Kind != batch.TraceUnknown {
+			if len(r.Exceptions) == 0 || r.Exceptions[0].Kind != batch.EntryUnknown {
 				out.results = append(out.results, r)
 				continue
 			}
@@ -166,7 +166,7 @@ func together(results []run.Result) (part *batch.Part, offset int32) {
 		alone := p.Records() == 1 && (i == 0 || results[i-1].Part.ID != p.ID) && (i == len(results)-1 ||
 			results[i+1].Part.ID != p.ID)
 		for _, e := range results[i].Exceptions {
-			if e.Kind == batch.TraceUnknown && !alone {
+			if e.Kind == batch.EntryUnknown && !alone {
 				return p, e.Offset
 			}
 		}

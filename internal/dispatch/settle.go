@@ -353,7 +353,7 @@ func (s *settlement) failure(p *batch.Part, v *outcome) *batch.JobError {
 
 // failed is the end of the records of a part for good.
 func (s *settlement) failed(p *batch.Part, v *outcome) run.Exception {
-	return run.Exception{Kind: batch.TraceFailed, Error: s.failure(p, v), Body: v.body,
+	return run.Exception{Kind: batch.EntryFailed, Error: s.failure(p, v), Body: v.body,
 		Refused: v.reading.RefusedByProvider()}
 }
 

@@ -81,7 +81,7 @@ type Outcome struct {
 
 // Task is what a task would do.
 type Task struct {
-	// Kind is run.TraceOK, run.TraceSkipped or run.TraceFailed.
+	// Kind is run.EntryOK, run.EntrySkipped or run.EntryFailed.
 	Kind string
 	// When is what the condition says; nil where there is none, or where it cannot be told.
 	When *bool
@@ -91,7 +91,7 @@ type Task struct {
 	Call *provider.Request
 	// Output is what later steps see; nil for null.
 	Output json.RawMessage
-	// Error belongs to TraceFailed.
+	// Error belongs to EntryFailed.
 	Error *batch.JobError
 }
 

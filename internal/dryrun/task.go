@@ -72,12 +72,12 @@ func (r *rehearsal) end(step *definition.Step, task *definition.Task, t *Task) {
 	key, ref := [2]string{step.ID, task.ID}, expr.TaskRef{Step: step.ID, Task: task.ID}
 	output, failure := r.given.outputs[key], r.given.errors[key]
 	switch {
-	case t.Kind != batch.TraceOK:
+	case t.Kind != batch.EntryOK:
 		t.Output, failure = nil, Failure{}
 	case failure.Code != "":
 		e := failure.JobError
 		e.StepID, e.TaskID = step.ID, task.ID
-		t.Kind, t.Error, t.Output = batch.TraceFailed, &e, nil
+		t.Kind, t.Error, t.Output = batch.EntryFailed, &e, nil
 	case output != nil:
 		t.Output = output
 	}
@@ -86,7 +86,7 @@ func (r *rehearsal) end(step *definition.Step, task *definition.Task, t *Task) {
 	ref.Of = expr.OfError
 	r.results[ref] = t.Error.Value(failure.Body)
 	ref.Of = expr.OfSkipped
-	r.results[ref] = strconv.AppendBool(nil, t.Kind == batch.TraceSkipped)
+	r.results[ref] = strconv.AppendBool(nil, t.Kind == batch.EntrySkipped)
 }
 
 // bound counts what a task has made, and fails the task where it is too much.
@@ -109,7 +109,7 @@ func (r *rehearsal) bound(step *definition.Step, task *definition.Task, t Task) 
 
 // failed returns a task that fails with what is known of it.
 func failed(step *definition.Step, task *definition.Task, known Task, code, message string) Task {
-	known.Kind, known.Error = batch.TraceFailed, &batch.JobError{Code: code, Message: message, StepID: step.ID,
+	known.Kind, known.Error = batch.EntryFailed, &batch.JobError{Code: code, Message: message, StepID: step.ID,
 		TaskID: task.ID}
 	return known
 }
@@ -126,7 +126,7 @@ func (r *rehearsal) task(ctx context.Context, step *definition.Step, task *defin
 		r.routes = append(r.routes, run.TaskRoute{Task: task, Route: dispatch.CredentialRoute(cred, task.Action,
 			r.lane)})
 	}
-	out := Task{Kind: batch.TraceOK}
+	out := Task{Kind: batch.EntryOK}
 	env := r.env
 	if task.When != nil && !task.WhenElement() {
 		yes, err := task.When.Eval(&env)
@@ -134,7 +134,7 @@ func (r *rehearsal) task(ctx context.Context, step *definition.Step, task *defin
 			return failed(step, task, out, run.CodeExpression, err.Error()), nil
 		}
 		if out.When = &yes; !yes {
-			out.Kind = batch.TraceSkipped
+			out.Kind = batch.EntrySkipped
 			return out, nil
 		}
 	}

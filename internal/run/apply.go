@@ -21,7 +21,7 @@ func (c *Change) Later() *pg.Pipeline { return c.later }
 // Apply writes the change. It must be the last thing done to these batches in the transaction.
 func (c *Change) Apply(ctx context.Context) error {
 	writes := []func(context.Context) error{c.moveSlices, c.writeJobs, c.writeWaits, c.writeParts, c.writeQueues,
-		c.writeTraces, c.compact, c.moveBatches}
+		c.writeFragments, c.compact, c.moveBatches}
 	if c.claimsOnly() {
 		writes = []func(context.Context) error{c.claimSlices, c.writeParts, c.writeQueues, c.moveBatches}
 	}
@@ -53,7 +53,7 @@ func (c *Change) finish(ctx context.Context) error {
 // claimsOnly reports whether all that happened is that queued records went into calls: nothing can have come to its
 // end.
 func (c *Change) claimsOnly() bool {
-	if len(c.jobs) > 0 || len(c.traces) > 0 || len(c.advances.Nos) > 0 || len(c.slices) == 0 {
+	if len(c.jobs) > 0 || len(c.entries) > 0 || len(c.advances.Nos) > 0 || len(c.slices) == 0 {
 		return false
 	}
 	for _, d := range c.slices {
@@ -200,25 +200,25 @@ func (c *Change) writeQueues(ctx context.Context) error {
 	return fault.Wrap(c.s.q.LaneBatchMove(ctx, c.later, args), "count queued parts")
 }
 
-func (c *Change) writeTraces(ctx context.Context) error {
+func (c *Change) writeFragments(ctx context.Context) error {
 	args := db.FragmentInsertParams{}
-	for k, traces := range c.traces {
-		body, err := batch.EncodeTraces(traces)
+	for k, entries := range c.entries {
+		body, err := batch.EncodeEntries(entries)
 		if err != nil {
 			return err
 		}
-		if c.besideCounts(k, traces, body) {
+		if c.besideCounts(k, entries, body) {
 			c.heads[k.slice.Batch].fragment = body
 			continue
 		}
 		args.BatchIds, args.SliceNos = append(args.BatchIds, k.slice.Batch), append(args.SliceNos, k.slice.No)
 		args.StepNos, args.TaskNos = append(args.StepNos, k.step), append(args.TaskNos, k.task)
-		args.Skipped, args.Bodies = append(args.Skipped, batch.SkippedIn(traces)), append(args.Bodies, body)
+		args.Skipped, args.Bodies = append(args.Skipped, batch.SkippedIn(entries)), append(args.Bodies, body)
 	}
 	if len(args.Bodies) == 0 {
 		return nil
 	}
-	return fault.Wrap(c.s.q.FragmentInsert(ctx, c.tx, args), "write traces")
+	return fault.Wrap(c.s.q.FragmentInsert(ctx, c.tx, args), "write entries")
 }
 
 // fragmentMost is how many bytes a fragment has at most that stands with the counters of its batch: lists read those as
@@ -227,10 +227,10 @@ const fragmentMost = 256
 
 // besideCounts reports whether a fragment says all that becomes of a slice that stands in the counters of its batch,
 // and may stand there, too: a row of its own, with its entry in an index, is more than twice as large.
-func (c *Change) besideCounts(k traceKey, traces []batch.Trace, body []byte) bool {
+func (c *Change) besideCounts(k fragmentKey, entries []batch.Entry, body []byte) bool {
 	d, h := c.slices[k.slice], c.heads[k.slice.Batch]
 	return k.step == 0 && k.task == 0 && d != nil && h.doneWhole(d) && len(body) <= fragmentMost &&
-		batch.SkippedIn(traces) == 0
+		batch.SkippedIn(entries) == 0
 }
 
 // moveBatches writes what the change does to batches.

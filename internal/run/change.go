@@ -27,7 +27,7 @@ type (
 		batch      uuid.UUID
 		step, task int16
 	}
-	traceKey struct {
+	fragmentKey struct {
 		slice      batch.SliceKey
 		step, task int16
 	}
@@ -108,7 +108,7 @@ type Change struct {
 	heads     map[uuid.UUID]*lockedBatch
 	slices    map[batch.SliceKey]*sliceDelta
 	queues    map[queueKey]*queueDelta
-	traces    map[traceKey][]batch.Trace
+	entries   map[fragmentKey][]batch.Entry
 	covers    map[batch.SliceKey]*batch.Coverage
 	// moved are calls whose rows this transaction has moved already, with where their records stand.
 	moved   map[uuid.UUID]batch.Status
@@ -250,7 +250,7 @@ func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *BatchLock) (c *
 		s: s, tx: tx, batchLock: l, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*lockedBatch{},
 		slices: map[batch.SliceKey]*sliceDelta{}, covers: map[batch.SliceKey]*batch.Coverage{},
 		queues: map[queueKey]*queueDelta{}, left: map[queueKey]*leftToPeople{},
-		traces: map[traceKey][]batch.Trace{}, moved: map[uuid.UUID]batch.Status{},
+		entries: map[fragmentKey][]batch.Entry{}, moved: map[uuid.UUID]batch.Status{},
 		jobs: map[batch.JobKey]*job{}, was: map[batch.JobKey]batch.Status{}, widest: map[batch.SliceKey]int32{},
 		wakeAt: map[queueKey]time.Time{}, wakes: wakeUps{}, dropped: map[batch.JobKey]int16{},
 	}
@@ -316,14 +316,14 @@ func keepEarliest[K comparable](m map[K]time.Time, k K, at time.Time) {
 	}
 }
 
-func (c *Change) trace(p *batch.Part, t batch.Trace) {
+func (c *Change) add(p *batch.Part, t batch.Entry) {
 	t.Element = p.Element
-	k := traceKey{p.Slice(), p.StepNo, p.TaskNo}
+	k := fragmentKey{p.Slice(), p.StepNo, p.TaskNo}
 	t.ClaimNo = p.ClaimNo
-	if len(c.traces[k]) == 0 {
+	if len(c.entries[k]) == 0 {
 		t.ChangeNo = c.heads[p.BatchID].number()
 	}
-	c.traces[k] = append(c.traces[k], t)
+	c.entries[k] = append(c.entries[k], t)
 }
 
 // enqueue adds a part that waits for a call from readyAt on; records is how many of its range are with the slice.

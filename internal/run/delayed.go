@@ -37,7 +37,7 @@ func (s *Service) ReadOutlasting(ctx context.Context, conn db.DBTX, b *Batch, re
 		none := func(int32, int32) bool { return false }
 		err := batch.DecodeFragments(bodies[batch.SliceKey{Batch: b.ID, No: r.No}], int32(len(r.Rows)), none,
 			batch.DecodeWhole,
-			func(no, task int16, t *batch.Trace) {
+			func(no, task int16, t *batch.Entry) {
 				if no < step && b.Plan.Steps[no].Tasks[task].Action.Utility == delayUtility && outlasts(t, loss) {
 					t.Each(func(o int32) { r.outlasts[o] = true })
 				}
@@ -61,13 +61,13 @@ func delays(b *Batch, step int16) bool {
 	return false
 }
 
-// outlasts reports whether a trace of a delay tells of one that was not over in the lost time: it had begun before and
+// outlasts reports whether an entry of a delay tells of one that was not over in the lost time: it had begun before and
 // ended behind it, or takes longer than that.
-func outlasts(t *batch.Trace, loss *pg.Loss) bool {
+func outlasts(t *batch.Entry, loss *pg.Loss) bool {
 	var out struct {
 		Until time.Time `json:"waited_until"`
 	}
-	if t.Kind != batch.TraceOK || t.StartedAt == 0 || json.Unmarshal(t.Output, &out) != nil {
+	if t.Kind != batch.EntryOK || t.StartedAt == 0 || json.Unmarshal(t.Output, &out) != nil {
 		return false
 	}
 	began := time.UnixMilli(t.StartedAt)

@@ -149,8 +149,8 @@ func (c *Change) settleElements(ctx context.Context, results []Result) error {
 
 // ofElement reports whether a result says how one element came out, or that none is left.
 func ofElement(r *Result) bool {
-	return r.Part.Elements > 0 && (len(r.Exceptions) == 0 || (r.Exceptions[0].Kind != batch.TraceRetry &&
-		r.Exceptions[0].Kind != batch.TraceSkipped))
+	return r.Part.Elements > 0 && (len(r.Exceptions) == 0 || (r.Exceptions[0].Kind != batch.EntryRetry &&
+		r.Exceptions[0].Kind != batch.EntrySkipped))
 }
 
 func keyOfElement(p *batch.Part) elementKey {
@@ -181,19 +181,19 @@ func (l *loops) settle(r *Result) {
 		step := &l.c.heads[p.BatchID].plan.Steps[p.StepNo]
 		e := &batch.JobError{Code: CodeExpression, Message: tooMuchElements, StepID: step.ID,
 			TaskID: step.Tasks[p.TaskNo].ID}
-		r.Exceptions = []Exception{{Offset: offset, Kind: batch.TraceFailed, Error: e}}
+		r.Exceptions = []Exception{{Offset: offset, Kind: batch.EntryFailed, Error: e}}
 		l.taken.add(k)
 	case p.Element+1 < p.Elements:
-		r.Exceptions = []Exception{{Offset: offset, Kind: batch.TraceElement, Error: failure}}
+		r.Exceptions = []Exception{{Offset: offset, Kind: batch.EntryElement, Error: failure}}
 		if len(output) > 0 {
 			l.add(k, p.Element, output)
 		}
 	default:
 		if failure != nil {
-			l.c.trace(p, batch.Trace{From: offset, To: offset + 1, Kind: batch.TraceElement, Attempt: p.Attempt,
+			l.c.add(p, batch.Entry{From: offset, To: offset + 1, Kind: batch.EntryElement, Attempt: p.Attempt,
 				CallID:    batch.CallText(r.CallID),
 				StartedAt: batch.Millis(r.StartedAt), EndedAt: batch.Millis(r.EndedAt), Error: failure})
-			p.Element = p.Elements // the trace of the task as a whole tells of no call
+			p.Element = p.Elements // the entry of the task as a whole tells of no call
 		}
 		l.taken.add(k)
 		l.last[k], r.Output = r, output

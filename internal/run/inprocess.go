@@ -266,7 +266,7 @@ func (w *sliceWork) take(t *taskWork) {
 // settle notes that it is known how a task came out for a record.
 func (w *sliceWork) settle(r *recordWork) {
 	r.settled = true
-	if r.kind == batch.TraceFailed && !r.of.task.ContinueOnError && w.failed[r.offset] == nil {
+	if r.kind == batch.EntryFailed && !r.of.task.ContinueOnError && w.failed[r.offset] == nil {
 		w.failed[r.offset] = r.err
 	}
 }
@@ -292,9 +292,9 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		p := batch.Part{BatchID: batchID, SliceNo: w.No, StepNo: w.step, First: w.First}
 		for _, r := range w.records {
 			if r.settled {
-				t := r.trace()
+				t := r.entry()
 				t.EndedAt, p.TaskNo = batch.Millis(c.Now), r.of.no
-				c.trace(&p, t)
+				c.add(&p, t)
 			}
 		}
 		if w.job != nil {

@@ -240,11 +240,11 @@ func (r *modelRecord) queue() {
 func (r *modelRecord) localOutcome(t modelTask) string {
 	switch {
 	case t.kind == "skip" && !r.a, t.kind == "fail" && !r.a, t.kind == "delay_a" && !r.a:
-		return batch.TraceSkipped
+		return batch.EntrySkipped
 	case t.kind == "fail", t.kind == "bad" && !r.z:
-		return batch.TraceFailed
+		return batch.EntryFailed
 	}
-	return batch.TraceOK
+	return batch.EntryOK
 }
 
 // work does the in-process work of everything that has some now.
@@ -306,13 +306,13 @@ func (r *modelRecord) workOne() {
 			continue
 		}
 		out := r.localOutcome(t)
-		r.passed[[2]int{r.step, i}] = out != batch.TraceFailed || t.passes
+		r.passed[[2]int{r.step, i}] = out != batch.EntryFailed || t.passes
 		r.settled[[2]int{r.step, i}]++
 		r.outputs[[2]int{r.step, i}] = ""
-		if out == batch.TraceOK {
+		if out == batch.EntryOK {
 			r.outputs[[2]int{r.step, i}] = "1"
 		}
-		if out == batch.TraceFailed && !t.passes {
+		if out == batch.EntryFailed && !t.passes {
 			r.leave()
 			return
 		}
@@ -332,7 +332,7 @@ func (r *modelRecord) workOne() {
 func (r *modelRecord) workOver() {
 	r.queue()
 	if !r.calls() && (r.detached || r.step == len(r.slice.batch.plan)-1) {
-		r.stepOver(batch.TraceOK, false)
+		r.stepOver(batch.EntryOK, false)
 	}
 }
 
@@ -340,7 +340,7 @@ func (r *modelRecord) workOver() {
 func (r *modelRecord) stepOver(outcome string, sent bool) {
 	b := r.slice.batch
 	end := batch.Completed
-	if outcome == batch.TraceOK {
+	if outcome == batch.EntryOK {
 		end = b.plan.end()
 	}
 	switch {
@@ -358,12 +358,12 @@ func (r *modelRecord) stepOver(outcome string, sent bool) {
 func (r *modelRecord) settle(task int, outcome, output string, sent bool) {
 	b := r.slice.batch
 	t := b.plan[r.step][task]
-	if outcome == batch.TraceRetry {
+	if outcome == batch.EntryRetry {
 		r.again(task)
 		return
 	}
-	bad := outcome == batch.TraceFailed || outcome == batch.TraceRejected
-	if t.kind == "each" && outcome != batch.TraceSkipped && (!bad || t.passes) {
+	bad := outcome == batch.EntryFailed || outcome == batch.EntryRejected
+	if t.kind == "each" && outcome != batch.EntrySkipped && (!bad || t.passes) {
 		if output == "" {
 			output = "null"
 		}
@@ -374,7 +374,7 @@ func (r *modelRecord) settle(task int, outcome, output string, sent bool) {
 			r.again(task)
 			return
 		}
-		outcome = batch.TraceOK
+		outcome = batch.EntryOK
 	}
 	r.tasks[task] = over
 	k := [2]int{r.step, task}
@@ -386,7 +386,7 @@ func (r *modelRecord) settle(task int, outcome, output string, sent bool) {
 		if !b.closed() {
 			r.held = nil // it waits for nothing more
 		}
-		if outcome == batch.TraceFailed {
+		if outcome == batch.EntryFailed {
 			r.doom = batch.Failed
 		} else if r.doom == "" {
 			r.doom = batch.Rejected

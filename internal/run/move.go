@@ -257,14 +257,14 @@ type Requeueing struct {
 	ReadyAt time.Time
 	// Attempted counts what happened as an attempt of the task.
 	Attempted bool
-	// Why is noted in the trace; nil where there is nothing to say.
+	// Why is noted in the entry; nil where there is nothing to say.
 	Why *batch.JobError
 }
 
 // Requeue puts parts back whose call provably did nothing, or may be repeated without harm. Those of one ID stand
 // together, all of them.
 func (c *Change) Requeue(ctx context.Context, ps []batch.Part, again Requeueing) error {
-	if err := c.mark(ctx, ps, batch.Trace{Kind: batch.TraceRequeued, Error: again.Why}, again.From,
+	if err := c.mark(ctx, ps, batch.Entry{Kind: batch.EntryRequeued, Error: again.Why}, again.From,
 		batch.Queued); err != nil {
 		return err
 	}
@@ -297,17 +297,17 @@ func (c *Change) Requeue(ctx context.Context, ps []batch.Part, again Requeueing)
 
 // MarkUnknown marks the records of calls whose outcome is unknown.
 func (c *Change) MarkUnknown(ctx context.Context, ps []batch.Part) error {
-	return c.mark(ctx, ps, batch.Trace{Kind: batch.TraceUnknown}, batch.Started, batch.NeedsReconcile)
+	return c.mark(ctx, ps, batch.Entry{Kind: batch.EntryUnknown}, batch.Started, batch.NeedsReconcile)
 }
 
 // MarkUnresolved marks records whose outcome nobody but a person can find out.
 func (c *Change) MarkUnresolved(ctx context.Context, ps []batch.Part) error {
 	c.leave(ps)
-	return c.mark(ctx, ps, batch.Trace{Kind: batch.TraceUnknown}, batch.NeedsReconcile, batch.Unresolved)
+	return c.mark(ctx, ps, batch.Entry{Kind: batch.EntryUnknown}, batch.NeedsReconcile, batch.Unresolved)
 }
 
-// mark moves parts as a whole, and leaves a trace of it.
-func (c *Change) mark(ctx context.Context, ps []batch.Part, t batch.Trace, from, to batch.Status) error {
+// mark moves parts as a whole, and leaves an entry of it.
+func (c *Change) mark(ctx context.Context, ps []batch.Part, t batch.Entry, from, to batch.Status) error {
 	moved := partsIn(ps, func(p *batch.Part) *batch.Part { return p })
 	if err := c.preload(ctx, moved); err != nil {
 		return err
@@ -315,7 +315,7 @@ func (c *Change) mark(ctx context.Context, ps []batch.Part, t batch.Trace, from,
 	t.EndedAt = batch.Millis(c.Now)
 	for _, p := range moved {
 		t.From, t.To, t.LeftOut, t.Attempt = p.From, p.To, p.LeftOut, p.Attempt
-		c.trace(p, t)
+		c.add(p, t)
 		c.snapshotStatus(p)
 		c.covered(p, func(q *batch.CoveringPart) { q.State = to })
 		c.applyStatus(p, from, to)

@@ -179,10 +179,10 @@ func TestWork_RetryInTheMiddle(t *testing.T) {
 		bodies, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
 		require.NoError(t, err)
 		for _, body := range bodies {
-			traces, err := decodeTraces(body)
+			entries, err := decodeEntries(body)
 			require.NoError(t, err)
-			for i := range traces {
-				traces[i].Each(func(int32) { n++ })
+			for i := range entries {
+				entries[i].Each(func(int32) { n++ })
 			}
 		}
 		return n

@@ -51,18 +51,18 @@ func (p *play) resolve(b *modelBatch) {
 		require.Len(p.t, doubts, open, "tasks of %v in doubt", r)
 		var results []Result
 		for _, d := range doubts {
-			task, outcome := int(d.Part.TaskNo), batch.TraceOK
+			task, outcome := int(d.Part.TaskNo), batch.EntryOK
 			require.Equal(p.t, placeStatus[r.tasks[task]], d.From, "where task %d of %v is", task, r)
 			result := Result{Part: d.Part, From: d.From, CallID: d.CallID, EndedAt: c.Now}
 			switch {
 			case kind == "requeue":
-				outcome = batch.TraceRetry
+				outcome = batch.EntryRetry
 			case kind == "rejected" && p.plan[r.step][task].kind == "upload":
-				outcome = batch.TraceRejected
+				outcome = batch.EntryRejected
 			case kind == "rejected":
-				outcome = batch.TraceFailed
+				outcome = batch.EntryFailed
 			}
-			if outcome != batch.TraceOK {
+			if outcome != batch.EntryOK {
 				result.Exceptions = []Exception{{Offset: r.offset, Kind: outcome, Error: &batch.JobError{Code: "x"}}}
 			}
 			results = append(results, result)

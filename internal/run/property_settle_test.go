@@ -163,11 +163,11 @@ func (p *play) apply(ctx context.Context, c *Change, v verdict,
 		r := Result{Part: *part, From: from, CallID: v.call.id, StartedAt: c.Now, EndedAt: c.Now,
 			Output: json.RawMessage(out)}
 		p.each(v.call.parts[i:i+1], func(rec *modelRecord, part *batch.Part, o int32) {
-			outcome, output := batch.TraceOK, out
+			outcome, output := batch.EntryOK, out
 			if !kind {
 				outcome = p.outcome(part)
 			}
-			if outcome != batch.TraceOK {
+			if outcome != batch.EntryOK {
 				r.Exceptions = append(r.Exceptions, Exception{Offset: o, Kind: outcome, Error: &batch.JobError{Code: "x"},
 					RetryAt: time.Time{}})
 				output = ""
@@ -175,7 +175,7 @@ func (p *play) apply(ctx context.Context, c *Change, v verdict,
 			task := int(part.TaskNo)
 			after = append(after, func() {
 				// whose elements are told apart by the parts
-				if outcome == batch.TraceOK && p.plan[part.StepNo][task].kind != "each" {
+				if outcome == batch.EntryOK && p.plan[part.StepNo][task].kind != "each" {
 					p.accepted[rec.sending(task)] = true
 				}
 				rec.settle(task, outcome, output, true)
@@ -187,12 +187,12 @@ func (p *play) apply(ctx context.Context, c *Change, v verdict,
 }
 
 func (p *play) outcome(part *batch.Part) string {
-	outcomes := []string{batch.TraceOK, batch.TraceOK, batch.TraceOK, batch.TraceFailed}
+	outcomes := []string{batch.EntryOK, batch.EntryOK, batch.EntryOK, batch.EntryFailed}
 	if p.plan[part.StepNo][part.TaskNo].kind == "upload" {
-		outcomes = append(outcomes, batch.TraceRejected)
+		outcomes = append(outcomes, batch.EntryRejected)
 	}
 	if part.Attempt < 4 {
-		outcomes = append(outcomes, batch.TraceRetry)
+		outcomes = append(outcomes, batch.EntryRetry)
 	}
 	return rapid.SampledFrom(outcomes).Draw(p.t, "outcome")
 }
@@ -208,8 +208,9 @@ func (p *play) each(parts []batch.Part, f func(r *modelRecord, part *batch.Part,
 	}
 }
 
-// checkTraces checks that every task of every record was settled exactly as often as it should be, and left its output.
-func (p *play) checkTraces(b *modelBatch) {
+// checkFragments checks that every task of every record was settled exactly as often as it should be, and left its
+// output.
+func (p *play) checkFragments(b *modelBatch) {
 	rows, err := p.pool.Query(p.ctx, "SELECT slice_no, step_no, task_no, body FROM flow.all_fragments WHERE batch_id = $1 ORDER BY seq", b.id)
 	require.NoError(p.t, err)
 	type key struct {
@@ -221,16 +222,16 @@ func (p *play) checkTraces(b *modelBatch) {
 	var step, task int
 	var body []byte
 	_, err = pgx.ForEachRow(rows, []any{&no, &step, &task, &body}, func() error {
-		traces, err := decodeTraces(body)
-		for i := range traces {
+		entries, err := decodeEntries(body)
+		for i := range entries {
 			for _, r := range b.slices[no].records {
-				if traces[i].Decides() && traces[i].Covers(r.offset) {
+				if entries[i].Decides() && entries[i].Covers(r.offset) {
 					k := key{r, [2]int{step, task}}
 					settled[k]++
-					if traces[i].Kind == batch.TraceSkipped {
+					if entries[i].Kind == batch.EntrySkipped {
 						skipped[k.k]++
 					}
-					if outputs[k] = string(traces[i].Output); strings.HasPrefix(outputs[k], `{"waited_until":`) {
+					if outputs[k] = string(entries[i].Output); strings.HasPrefix(outputs[k], `{"waited_until":`) {
 						outputs[k] = "waited"
 					}
 				}

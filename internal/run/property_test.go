@@ -190,7 +190,7 @@ func (p *play) runOnce() {
 		for _, r := range b.records() {
 			require.True(p.t, batch.Terminal(r.status()), "%v is not over", r)
 		}
-		p.checkTraces(b)
+		p.checkFragments(b)
 	}
 }
 
@@ -491,9 +491,9 @@ func (p *play) decide(c *cutting, r *modelRecord, piece batch.Part, o int32) {
 	}
 	c.pieces = append(c.pieces, ClaimedRange{Part: piece, NoCall: true})
 	piece.ID = 0
-	e := Exception{Offset: o, Kind: batch.TraceSkipped}
+	e := Exception{Offset: o, Kind: batch.EntrySkipped}
 	if rapid.Bool().Draw(p.t, "decided_bad") {
-		e.Kind, e.Error = batch.TraceFailed, &batch.JobError{Code: CodeExpression}
+		e.Kind, e.Error = batch.EntryFailed, &batch.JobError{Code: CodeExpression}
 	}
 	c.decided = append(c.decided, Result{Part: piece, From: batch.Queued, Exceptions: []Exception{e}})
 	task := int(piece.TaskNo)

@@ -142,7 +142,7 @@ func (r *modelRecord) waited(task int) {
 	}
 	switch {
 	case r.beside && r.allOver():
-		r.stepOver(batch.TraceOK, false)
+		r.stepOver(batch.EntryOK, false)
 	case !r.beside && len(r.held) == 0:
 		r.workOver()
 	}

@@ -58,7 +58,8 @@ type UncertainRecord struct {
 // settled alone: one part for each of its tasks that is in doubt. The calls must be locked, and nothing else may have
 // happened in the change yet. Faults: NotFound; Conflict where nothing about the record is in doubt.
 func (c *Change) Isolate(ctx context.Context, orgID, batchID uuid.UUID, position int64) ([]UncertainRecord, error) {
-	v, err := c.s.SliceAt(ctx, c.tx, orgID, batchID, position, "Job", query.Needs{Own: query.NoTraces, Inherited: query.NoTraces})
+	v, err := c.s.SliceAt(ctx, c.tx, orgID, batchID, position, "Job",
+		query.Needs{Own: query.NoFragments, Inherited: query.NoFragments})
 	if err != nil {
 		return nil, err
 	}

@@ -30,22 +30,22 @@ type Result struct {
 // Exception is a record that came out differently from the others of its part.
 type Exception struct {
 	Offset int32
-	// Kind is TraceOK (with an output of its own), TraceSkipped, TraceFailed, TraceRejected, TraceRetry or, where the
-	// task goes on with its next element, TraceElement.
+	// Kind is EntryOK (with an output of its own), EntrySkipped, EntryFailed, EntryRejected, EntryRetry or, where the
+	// task goes on with its next element, EntryElement.
 	Kind  string
 	Error *batch.JobError
 	// Refused: the provider, or a person, says that it was not done.
 	Refused bool
-	// Output is that of a TraceOK.
+	// Output is that of a EntryOK.
 	Output json.RawMessage
 	// Body is that of the answer, as JSON, where the task has ErrorBody.
 	Body json.RawMessage
-	// RetryAt is when a TraceRetry is tried again.
+	// RetryAt is when a EntryRetry is tried again.
 	RetryAt time.Time
 }
 
 // again reports whether the task goes on for the record: with another attempt, or with its next element.
-func (e *Exception) again() bool { return e.Kind == batch.TraceRetry || e.Kind == batch.TraceElement }
+func (e *Exception) again() bool { return e.Kind == batch.EntryRetry || e.Kind == batch.EntryElement }
 
 // Settle records how parts came out and moves their records on. Parts must not be settled twice; those of one ID stand
 // together, all of them.
@@ -74,7 +74,7 @@ func (c *Change) Settle(ctx context.Context, results []Result) error {
 		if h := c.heads[r.Part.BatchID]; !r.StartedAt.IsZero() && (h.began.IsZero() || r.StartedAt.Before(h.began)) {
 			h.began = r.StartedAt
 		}
-		c.traceResult(r)
+		c.addResult(r)
 		if c.plain(&r.Part) {
 			c.settlePlain(r)
 		} else {
@@ -121,33 +121,33 @@ func (c *Change) preload(ctx context.Context, ps []*batch.Part) error {
 	return c.loadJobs(ctx, jobs)
 }
 
-func (c *Change) traceResult(r *Result) {
-	t := batch.Trace{From: r.Part.From, To: r.Part.To, LeftOut: r.Part.LeftOut, Kind: batch.TraceOK,
+func (c *Change) addResult(r *Result) {
+	t := batch.Entry{From: r.Part.From, To: r.Part.To, LeftOut: r.Part.LeftOut, Kind: batch.EntryOK,
 		Attempt: r.Part.Attempt, CallID: batch.CallText(r.CallID), StartedAt: batch.Millis(r.StartedAt),
 		EndedAt: batch.Millis(r.EndedAt), Output: r.Output}
 	if r.Part.Elements > 0 && r.Part.Element == r.Part.Elements {
 		t.CallID, t.StartedAt, t.EndedAt, t.Attempt = "", 0, batch.Millis(c.Now), 0 // the elements have told of their calls
 	}
 	if int32(len(r.Exceptions)) < r.Part.Records() {
-		// The exceptions have traces of their own: this one must not tell of an attempt that never was.
+		// The exceptions have entries of their own: this one must not tell of an attempt that never was.
 		rest := t
 		rest.LeftOut = slices.Clone(t.LeftOut)
 		for _, e := range r.Exceptions {
 			rest.LeftOut = append(rest.LeftOut, e.Offset)
 		}
 		slices.Sort(rest.LeftOut)
-		c.trace(&r.Part, rest)
+		c.add(&r.Part, rest)
 	}
 	for _, e := range r.Exceptions {
 		t.From, t.To, t.LeftOut, t.Kind, t.Error, t.Output = e.Offset, e.Offset+1, nil, e.Kind, e.Error, e.Output
 		t.Body, t.Refused = e.Body, e.Refused
-		c.trace(&r.Part, t)
+		c.add(&r.Part, t)
 	}
 }
 
 // passes reports whether the record goes on in spite of the exception.
 func (c *Change) passes(p *batch.Part, e *Exception) bool {
-	if e == nil || e.Kind == batch.TraceSkipped || e.Kind == batch.TraceOK {
+	if e == nil || e.Kind == batch.EntrySkipped || e.Kind == batch.EntryOK {
 		return true
 	}
 	return !e.again() && c.heads[p.BatchID].plan.Steps[p.StepNo].Tasks[p.TaskNo].ContinueOnError
@@ -155,7 +155,7 @@ func (c *Change) passes(p *batch.Part, e *Exception) bool {
 
 // endsAs returns where a record ends whose last task came out like this.
 func (c *Change) endsAs(p *batch.Part, e *Exception) batch.Status {
-	if e != nil && e.Kind != batch.TraceOK {
+	if e != nil && e.Kind != batch.EntryOK {
 		return batch.Completed
 	}
 	return c.heads[p.BatchID].final()
@@ -163,7 +163,7 @@ func (c *Change) endsAs(p *batch.Part, e *Exception) batch.Status {
 
 // doom returns where a record ends that failed with e.
 func doom(e *Exception) batch.Status {
-	if e.Kind == batch.TraceRejected {
+	if e.Kind == batch.EntryRejected {
 		return batch.Rejected
 	}
 	return batch.Failed

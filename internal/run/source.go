@@ -248,7 +248,7 @@ func (r *Records) takeResults(bodies []batch.Fragment, wanted map[[2]int16][]exp
 	sizes := make([]int, len(r.Rows))
 	skip := func(from, to int32) bool { return to <= r.from || from >= r.to }
 	return batch.DecodeFragments(bodies, int32(len(r.Rows)), skip, batch.DecodeWhole,
-		func(step, task int16, t *batch.Trace) {
+		func(step, task int16, t *batch.Entry) {
 			if !t.Decides() {
 				return
 			}

@@ -82,7 +82,7 @@ func (s *script) settle(id uuid.UUID, kind string) {
 			case "doubt":
 				state = "unknown"
 				require.NoError(s.t, c.MarkUnknown(ctx, call.parts))
-			case batch.TraceOK:
+			case batch.EntryOK:
 				require.NoError(s.t, c.Settle(ctx, []Result{r}))
 			default:
 				r.Exceptions = []Exception{{Offset: 0, Kind: kind, Error: &batch.JobError{Code: "x"}}}
@@ -117,13 +117,13 @@ func TestChange_DoubtEndsBesideACall(t *testing.T) {
 	s := newScript(t, twoCalls)
 	a, b := s.claim(0), s.claim(1)
 	s.settle(a, "doubt")
-	s.settle(b, batch.TraceRetry)
+	s.settle(b, batch.EntryRetry)
 	s.stands(batch.NeedsReconcile)
 	b = s.claim(1)
 	s.stands(batch.NeedsReconcile)
-	s.settle(a, batch.TraceOK)
+	s.settle(a, batch.EntryOK)
 	s.stands(batch.Started)
-	s.settle(b, batch.TraceOK)
+	s.settle(b, batch.EntryOK)
 	s.stands(batch.Completed)
 }
 
@@ -131,7 +131,7 @@ func TestChange_DoubtEndsBesideACall(t *testing.T) {
 func TestChange_RejectedBesideASkippedCall(t *testing.T) {
 	t.Parallel()
 	s := newScript(t, modelPlan{{{kind: "upload"}, {kind: "modify"}}})
-	s.settle(s.claim(0), batch.TraceRejected)
+	s.settle(s.claim(0), batch.EntryRejected)
 	s.stands(batch.Queued)
 	s.do(t, func(ctx context.Context, tx pgx.Tx) error {
 		c, err := s.s.Begin(ctx, tx, s.b.id)
@@ -140,7 +140,7 @@ func TestChange_RejectedBesideASkippedCall(t *testing.T) {
 		require.NoError(t, c.Claim(ctx, []ClaimedRange{{Part: part, NoCall: true}}))
 		part.ID = 0
 		require.NoError(t, c.Settle(ctx,
-			[]Result{{Part: part, From: batch.Queued, Exceptions: []Exception{{Kind: batch.TraceSkipped}}}}))
+			[]Result{{Part: part, From: batch.Queued, Exceptions: []Exception{{Kind: batch.EntrySkipped}}}}))
 		return c.Apply(ctx)
 	})
 	s.stands(batch.Rejected)
@@ -155,9 +155,9 @@ func TestChange_CancelDropsARetry(t *testing.T) {
 		_, err := s.s.Cancel(ctx, tx, s.org, s.b.id, Cancellation{})
 		return err
 	})
-	s.settle(a, batch.TraceRetry)
+	s.settle(a, batch.EntryRetry)
 	s.stands(batch.Started)
-	s.settle(b, batch.TraceOK)
+	s.settle(b, batch.EntryOK)
 	s.stands(batch.Unprocessed)
 }
 
@@ -173,7 +173,7 @@ func TestChange_RetryBesideAnEnd(t *testing.T) {
 		for _, call := range s.calls(t, []*modelBatch{s.b}) {
 			r := Result{Part: call.parts[0], From: batch.Started, CallID: call.id}
 			if call.id == a {
-				r.Exceptions = []Exception{{Kind: batch.TraceRetry, Error: &batch.JobError{Code: "x"}}}
+				r.Exceptions = []Exception{{Kind: batch.EntryRetry, Error: &batch.JobError{Code: "x"}}}
 			}
 			results = append(results, r)
 		}
@@ -183,7 +183,7 @@ func TestChange_RetryBesideAnEnd(t *testing.T) {
 		return c.Apply(ctx)
 	})
 	s.stands(batch.Queued)
-	s.settle(s.claim(0), batch.TraceOK)
+	s.settle(s.claim(0), batch.EntryOK)
 	s.stands(batch.Completed)
 }
 
@@ -196,7 +196,7 @@ func TestChange_RetryBesideADetachedNeighbour(t *testing.T) {
 	s.b = s.start(t, plan, s.define(t, plan, -1, false), []modelInput{{}, {}}, 2, false, false)
 	first := s.queued(t, s.b.id, 0, 0)[0]
 	first.To = 1
-	s.settle(s.claimPart(first), batch.TraceRetry)
+	s.settle(s.claimPart(first), batch.EntryRetry)
 	for _, p := range s.queued(t, s.b.id, 0, 0) {
 		s.claimPart(p)
 	}
@@ -206,7 +206,7 @@ func TestChange_RetryBesideADetachedNeighbour(t *testing.T) {
 		var results []Result
 		for _, call := range s.calls(t, []*modelBatch{s.b}) {
 			r := Result{Part: call.parts[0], From: batch.Started, CallID: call.id}
-			r.Exceptions = []Exception{{Offset: r.Part.From, Kind: batch.TraceRetry, Error: &batch.JobError{Code: "x"}}}
+			r.Exceptions = []Exception{{Offset: r.Part.From, Kind: batch.EntryRetry, Error: &batch.JobError{Code: "x"}}}
 			results = append(results, r)
 		}
 		require.Len(t, results, 2)

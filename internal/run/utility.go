@@ -100,17 +100,17 @@ type recordWork struct {
 }
 
 func (r *recordWork) fail(code, message string) {
-	*r = recordWork{of: r.of, offset: r.offset, kind: batch.TraceFailed}
+	*r = recordWork{of: r.of, offset: r.offset, kind: batch.EntryFailed}
 	r.err = &batch.JobError{Code: code, Message: message, StepID: r.of.step.ID, TaskID: r.of.task.ID}
 }
 
-func (r *recordWork) trace() batch.Trace {
-	return batch.Trace{From: r.offset, To: r.offset + 1, Attempt: 1, Kind: r.kind, Output: r.output, Error: r.err}
+func (r *recordWork) entry() batch.Entry {
+	return batch.Entry{From: r.offset, To: r.offset + 1, Attempt: 1, Kind: r.kind, Output: r.output, Error: r.err}
 }
 
 // render evaluates the task's expressions for a record, and does what needs nothing else.
 func (t *taskWork) render(offset int32, env *expr.Env) {
-	t.records = append(t.records, recordWork{of: t, offset: offset, kind: batch.TraceOK})
+	t.records = append(t.records, recordWork{of: t, offset: offset, kind: batch.EntryOK})
 	r := &t.records[len(t.records)-1]
 	if t.task.When != nil && !t.task.WhenElement() {
 		ok, err := t.task.When.Eval(env)
@@ -119,7 +119,7 @@ func (t *taskWork) render(offset int32, env *expr.Env) {
 			return
 		}
 		if !ok {
-			r.kind = batch.TraceSkipped
+			r.kind = batch.EntrySkipped
 			return
 		}
 	}
@@ -164,34 +164,34 @@ func (r *recordWork) size() int {
 
 // Evaluate carries an in-process task out for what env shows, without a batch: what it would write to a store is not
 // written, no event is there, no batch is started (their ids are all zeros; one that is waited for is over), and
-// nothing waits. The trace has kind, output and error.
+// nothing waits. The entry has kind, output and error.
 func (s *Service) Evaluate(ctx context.Context, orgID uuid.UUID, step *definition.Step, task *definition.Task,
-	env *expr.Env) (batch.Trace, error) {
+	env *expr.Env) (batch.Entry, error) {
 	t := taskWork{step: step, task: task}
 	t.render(0, env)
 	if err := t.carryOut(ctx, s.pool, orgID); err != nil {
-		return batch.Trace{}, err
+		return batch.Entry{}, err
 	}
 	r := &t.records[0]
 	switch {
 	case r.wait != nil:
 		now, err := s.now(ctx, s.pool, time.Time{})
 		if err != nil {
-			return batch.Trace{}, err
+			return batch.Entry{}, err
 		}
 		r.dryRunWait(now)
 	case r.write != nil:
 		outcomes, err := store.DryRun(ctx, s.pool, orgID, []store.Write{*r.write})
 		if err != nil {
-			return batch.Trace{}, err
+			return batch.Entry{}, err
 		}
 		r.wrote(outcomes[0])
 	case r.emit != nil:
 		r.emitted(uuid.Nil)
 	case r.start != nil:
 		if err := s.dryRunStart(ctx, orgID, r); err != nil {
-			return batch.Trace{}, err
+			return batch.Entry{}, err
 		}
 	}
-	return r.trace(), nil
+	return r.entry(), nil
 }

@@ -176,7 +176,7 @@ func (c *Change) addWaits(h *lockedBatch, w *sliceWork, p *batch.Part, position 
 	a, now := &c.waits, batch.Millis(c.Now)
 	for _, o := range open {
 		p.TaskNo = o.task
-		c.trace(p, batch.Trace{From: p.From, To: p.To, LeftOut: p.LeftOut, Kind: batch.TraceWaiting, Attempt: 1,
+		c.add(p, batch.Entry{From: p.From, To: p.To, LeftOut: p.LeftOut, Kind: batch.EntryWaiting, Attempt: 1,
 			StartedAt: now,
 			EndedAt:   now})
 		a.OrgIds, a.BatchIds, a.SliceNos = append(a.OrgIds, h.OrgID), append(a.BatchIds, h.ID),

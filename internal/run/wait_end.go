@@ -112,10 +112,10 @@ func (e *ending) end(ctx context.Context, rows []db.WaitsOverRow) error {
 			return fmt.Errorf("slice %d of batch %s waits, and is not there", r.SliceNo, e.h.ID)
 		}
 		p := batch.Part{BatchID: e.h.ID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo, First: s.First}
-		trace := e.outcome(r)
+		entry := e.outcome(r)
 		if r.Position == wholeSlice {
 			if s.Remaining > 0 { // else it failed by another wait
-				e.endSlice(s, &p, trace)
+				e.endSlice(s, &p, entry)
 			}
 			continue
 		}
@@ -126,7 +126,7 @@ func (e *ending) end(ctx context.Context, rows []db.WaitsOverRow) error {
 		if j == nil || j.StepNo != r.StepNo || j.Remaining == 0 {
 			return fmt.Errorf("job %s waits at step %d, and does not stand there", batch.JobID(e.h.ID, r.Position), r.StepNo)
 		}
-		e.endJob(j, &p, trace, r.Beside)
+		e.endJob(j, &p, entry, r.Beside)
 	}
 	return e.clean(ctx)
 }
@@ -150,8 +150,8 @@ func (e *ending) clean(ctx context.Context) error {
 }
 
 // outcome says how a wait came out.
-func (e *ending) outcome(r *db.WaitsOverRow) batch.Trace {
-	t := batch.Trace{Kind: batch.TraceOK, Attempt: 1, StartedAt: batch.Millis(r.BeganAt),
+func (e *ending) outcome(r *db.WaitsOverRow) batch.Entry {
+	t := batch.Entry{Kind: batch.EntryOK, Attempt: 1, StartedAt: batch.Millis(r.BeganAt),
 		EndedAt: batch.Millis(e.c.Now)}
 	code, message := "", ""
 	switch {
@@ -166,15 +166,15 @@ func (e *ending) outcome(r *db.WaitsOverRow) batch.Trace {
 	}
 	if code != "" {
 		step := &e.h.plan.Steps[r.StepNo]
-		t.Kind, t.Error = batch.TraceFailed, &batch.JobError{Code: code, Message: message, StepID: step.ID,
+		t.Kind, t.Error = batch.EntryFailed, &batch.JobError{Code: code, Message: message, StepID: step.ID,
 			TaskID: step.Tasks[r.TaskNo].ID}
 	}
 	return t
 }
 
-// fails reports whether the records that a trace speaks of fail with it.
-func (e *ending) fails(p *batch.Part, t *batch.Trace) bool {
-	return t.Kind == batch.TraceFailed && !e.h.plan.Steps[p.StepNo].Tasks[p.TaskNo].ContinueOnError
+// fails reports whether the records that an entry speaks of fail with it.
+func (e *ending) fails(p *batch.Part, t *batch.Entry) bool {
+	return t.Kind == batch.EntryFailed && !e.h.plan.Steps[p.StepNo].Tasks[p.TaskNo].ContinueOnError
 }
 
 // read deletes the waits, and reads what waited.
@@ -223,12 +223,12 @@ func (e *ending) read(ctx context.Context, rows []db.WaitsOverRow) error {
 const lastOfAll = 1 << 14
 
 // endSlice ends a wait of all members of a slice.
-func (e *ending) endSlice(s *db.SliceRowsRow, p *batch.Part, trace batch.Trace) {
-	trace.From, trace.To, trace.LeftOut = 0, s.Records, e.gone[s.No]
-	e.c.trace(p, trace)
+func (e *ending) endSlice(s *db.SliceRowsRow, p *batch.Part, entry batch.Entry) {
+	entry.From, entry.To, entry.LeftOut = 0, s.Records, e.gone[s.No]
+	e.c.add(p, entry)
 	d := e.c.slice(batch.SliceKey{Batch: e.h.ID, No: s.No})
-	if e.fails(p, &trace) {
-		e.failSlice(s, p, &trace)
+	if e.fails(p, &entry) {
+		e.failSlice(s, p, &entry)
 		return
 	}
 	d.remaining--
@@ -238,7 +238,7 @@ func (e *ending) endSlice(s *db.SliceRowsRow, p *batch.Part, trace batch.Trace) 
 }
 
 // failSlice fails all members of a slice.
-func (e *ending) failSlice(s *db.SliceRowsRow, p *batch.Part, t *batch.Trace) {
+func (e *ending) failSlice(s *db.SliceRowsRow, p *batch.Part, t *batch.Entry) {
 	for o := range s.Records {
 		if t.Covers(o) {
 			e.c.failJob(e.c.leaveBefore(p, o), t.Error)
@@ -253,23 +253,23 @@ func (e *ending) failSlice(s *db.SliceRowsRow, p *batch.Part, t *batch.Trace) {
 
 // endJob ends a wait of a record that is detached. One that makes calls beside and failed meanwhile waited for nothing
 // more.
-func (e *ending) endJob(j *job, p *batch.Part, trace batch.Trace, beside bool) {
+func (e *ending) endJob(j *job, p *batch.Part, entry batch.Entry, beside bool) {
 	e.c.slice(batch.SliceKey{Batch: e.h.ID, No: p.SliceNo}) // the batch's counters move with the job
 	j.Remaining--
 	if j.Doomed == nil {
-		trace.From = int32(j.Position - p.First)
-		trace.To = trace.From + 1
-		e.c.trace(p, trace)
+		entry.From = int32(j.Position - p.First)
+		entry.To = entry.From + 1
+		e.c.add(p, entry)
 		switch {
-		case !e.fails(p, &trace):
+		case !e.fails(p, &entry):
 		case beside:
-			e.c.doomJob(j, batch.Failed, trace.Error)
+			e.c.doomJob(j, batch.Failed, entry.Error)
 		default:
 			if j.Remaining > 0 {
 				e.dropped.Positions = append(e.dropped.Positions, j.Position)
 			}
 			j.Remaining = 0
-			e.c.failJob(j, trace.Error)
+			e.c.failJob(j, entry.Error)
 			return
 		}
 	}

@@ -303,10 +303,10 @@ func (w *world) insertCalls(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, a
 		SendBefores: slices.Repeat([]time.Time{now.Add(time.Minute)}, n)})
 }
 
-// decodeTraces reads a stored fragment.
-func decodeTraces(body []byte) (out []batch.Trace, err error) {
-	err = batch.EachTrace(body, func(line []byte) error {
-		t, err := batch.DecodeTrace(line)
+// decodeEntries reads a stored fragment.
+func decodeEntries(body []byte) (out []batch.Entry, err error) {
+	err = batch.EachEntry(body, func(line []byte) error {
+		t, err := batch.DecodeEntry(line)
 		out = append(out, t)
 		return err
 	})

@@ -91,7 +91,7 @@ func (s *Reader) eachError(ctx context.Context, tx pgx.Tx, b *Batch, statuses []
 			return err
 		}
 		for _, v := range views {
-			v.needs = Needs{Own: NoTraces, Inherited: NoTraces}
+			v.needs = Needs{Own: NoFragments, Inherited: NoFragments}
 		}
 		no = views[len(views)-1].No + 1
 		err = s.openEach(ctx, tx, views, func(v *Slice) error {

@@ -32,10 +32,10 @@ const (
 	TaskCancelled   TaskStatus = "cancelled"
 )
 
-// endedAs is where a task stands by how a trace says that it ended.
-var endedAs = map[string]TaskStatus{batch.TraceOK: TaskCompleted, batch.TraceSkipped: TaskSkipped,
-	batch.TraceFailed:   TaskFailed,
-	batch.TraceRejected: TaskFailed}
+// endedAs is where a task stands by how an entry says that it ended.
+var endedAs = map[string]TaskStatus{batch.EntryOK: TaskCompleted, batch.EntrySkipped: TaskSkipped,
+	batch.EntryFailed:   TaskFailed,
+	batch.EntryRejected: TaskFailed}
 
 // ExecutionStep is a step of an execution.
 type ExecutionStep struct {
@@ -179,7 +179,7 @@ func (v *Slice) path(r *Record) ([]ExecutionStep, error) {
 			steps[i].Tasks[j] = ExecutionTask{Task: &step.Tasks[j], Attempted: Attempted{Status: TaskPending}}
 		}
 	}
-	err := v.traces(batch.DecodeLight, wanted, func(step, task int16, t *batch.Trace) {
+	err := v.entries(batch.DecodeLight, wanted, func(step, task int16, t *batch.Entry) {
 		if !t.Covers(offset) || !v.tells(offset, r.Run, step, t) {
 			return
 		}
@@ -217,55 +217,56 @@ func (v *Slice) path(r *Record) ([]ExecutionStep, error) {
 	return steps, nil
 }
 
-// add takes over what a trace tells.
-func (t *ExecutionTask) add(trace *batch.Trace) {
-	counts := trace.CallID != "" || (t.Task.Action.Call == nil && trace.Kind != batch.TraceSkipped)
-	t.saw(trace, counts)
+// add takes over what an entry tells.
+func (t *ExecutionTask) add(entry *batch.Entry) {
+	counts := entry.CallID != "" || (t.Task.Action.Call == nil && entry.Kind != batch.EntrySkipped)
+	t.saw(entry, counts)
 	// else it speaks of the task as a whole
-	if trace.CallID != "" || trace.Kind == batch.TraceElement || trace.Kind == batch.TraceRequeued || trace.Kind == batch.TraceUnknown {
-		t.addElement(trace)
+	if entry.CallID != "" || entry.Kind == batch.EntryElement || entry.Kind == batch.EntryRequeued ||
+		entry.Kind == batch.EntryUnknown {
+		t.addElement(entry)
 	}
-	if trace.Kind == batch.TraceElement {
+	if entry.Kind == batch.EntryElement {
 		t.Status = TaskWaiting // for its next element
 		return
 	}
-	t.Error = trace.Error
-	if trace.Kind == batch.TraceUnknown { // the call that covers it says where it stands
+	t.Error = entry.Error
+	if entry.Kind == batch.EntryUnknown { // the call that covers it says where it stands
 		return
 	}
-	t.Status = cmp.Or(endedAs[trace.Kind], TaskWaiting) // for another attempt, or what the task waits for
-	if trace.Decides() {
-		t.Output = trace.Output
-		t.end(trace.EndedAt)
+	t.Status = cmp.Or(endedAs[entry.Kind], TaskWaiting) // for another attempt, or what the task waits for
+	if entry.Decides() {
+		t.Output = entry.Output
+		t.end(entry.EndedAt)
 	}
 }
 
-// addElement takes over what a trace tells of an element.
-func (t *ExecutionTask) addElement(trace *batch.Trace) {
-	e := t.element(trace.Element)
+// addElement takes over what an entry tells of an element.
+func (t *ExecutionTask) addElement(entry *batch.Entry) {
+	e := t.element(entry.Element)
 	if e == nil {
 		return
 	}
-	e.saw(trace, trace.CallID != "")
-	e.Error = trace.Error
+	e.saw(entry, entry.CallID != "")
+	e.Error = entry.Error
 	switch {
-	case trace.Kind == batch.TraceOK, trace.Kind == batch.TraceElement && trace.Error == nil:
+	case entry.Kind == batch.EntryOK, entry.Kind == batch.EntryElement && entry.Error == nil:
 		e.Status = TaskCompleted
-	case trace.Kind == batch.TraceElement, trace.Kind == batch.TraceFailed:
+	case entry.Kind == batch.EntryElement, entry.Kind == batch.EntryFailed:
 		e.Status = TaskFailed
 	default:
 		return
 	}
-	e.end(trace.EndedAt)
+	e.end(entry.EndedAt)
 }
 
 // saw takes over when an attempt began, and counts it where it counts.
-func (a *Attempted) saw(trace *batch.Trace, counts bool) {
-	if trace.StartedAt > 0 {
-		a.start(time.UnixMilli(trace.StartedAt).UTC())
+func (a *Attempted) saw(entry *batch.Entry, counts bool) {
+	if entry.StartedAt > 0 {
+		a.start(time.UnixMilli(entry.StartedAt).UTC())
 	}
 	if counts {
-		a.Attempts = max(a.Attempts, trace.Attempt)
+		a.Attempts = max(a.Attempts, entry.Attempt)
 	}
 }
 

@@ -133,7 +133,7 @@ func (v *Slice) logs(runs []WatchedRun) ([]Log, error) {
 			at[o], wanted[o] = append(at[o], all[w]), true
 		}
 	}
-	err := v.traces(batch.DecodeLight, wanted, func(step, task int16, t *batch.Trace) {
+	err := v.entries(batch.DecodeLight, wanted, func(step, task int16, t *batch.Entry) {
 		facts := eventFactsOf(step, task, t)
 		t.Each(func(o int32) {
 			for _, in := range at[o] {

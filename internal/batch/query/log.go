@@ -12,7 +12,7 @@ import (
 )
 
 // An execution's log is what happened to it, as a list that only grows: entry n says what it was, whoever reads it and
-// whenever. It is not stored. It follows from what is: the traces of the record's tasks, the calls that cover it, and
+// whenever. It is not stored. It follows from what is: the entries of the record's tasks, the calls that cover it, and
 // where it stands. A reader that has seen entry n goes on behind it.
 //
 // Entries are numbered from 1. The first two tell where the execution stood before its first work, and every log has
@@ -75,7 +75,7 @@ type fact struct {
 	step, task int16
 	// no is the number of the change that left it.
 	no int64
-	// claim: a call took the record. Otherwise kind is that of a trace, and called tells that it was left by a call.
+	// claim: a call took the record. Otherwise kind is that of an entry, and called tells that it was left by a call.
 	claim   bool
 	called  bool
 	kind    string
@@ -87,13 +87,13 @@ type fact struct {
 // stillOpen orders calls under way whose claim has no number: they are the last to have come.
 const stillOpen = math.MaxInt64
 
-// eventFactsOf returns what a trace tells. That a call took the record is told by what became of it.
-func eventFactsOf(step, task int16, t *batch.Trace) []fact {
+// eventFactsOf returns what an entry tells. That a call took the record is told by what became of it.
+func eventFactsOf(step, task int16, t *batch.Entry) []fact {
 	end := fact{step: step, task: task, no: t.ChangeNo, kind: t.Kind, attempt: t.Attempt, err: t.Error}
 	if at := max(t.StartedAt, t.EndedAt); at > 0 {
 		end.at = time.UnixMilli(cmp.Or(t.EndedAt, at)).UTC()
 	}
-	if end.called = t.CallID != "" || !t.Decides() && t.Kind != batch.TraceWaiting; !end.called {
+	if end.called = t.CallID != "" || !t.Decides() && t.Kind != batch.EntryWaiting; !end.called {
 		return []fact{end}
 	}
 	begin := fact{step: step, task: task, no: cmp.Or(t.ClaimNo, t.ChangeNo), claim: true, attempt: t.Attempt,
@@ -104,7 +104,7 @@ func eventFactsOf(step, task int16, t *batch.Trace) []fact {
 	return []fact{begin, end}
 }
 
-// factOfPart returns what a part in a call tells. Its time is as exact as that of the trace to come.
+// factOfPart returns what a part in a call tells. Its time is as exact as that of the entry to come.
 func factOfPart(p *batch.CoveringPart) fact {
 	return fact{step: p.StepNo, task: p.TaskNo, no: cmp.Or(p.ClaimNo, stillOpen), claim: true, attempt: p.Attempt,
 		at: pg.Value(p.ClaimedAt).Truncate(time.Millisecond)}
@@ -205,7 +205,7 @@ func (t *logBuilder) add(f *fact) {
 	t.move(task, f)
 	e := Event{Kind: EventTaskAttempt, At: t.last, Status: string(task.status), StepID: step.ID, TaskID: of.ID,
 		Error: f.err}
-	if f.claim || f.called || (of.Action.Call == nil && f.kind != batch.TraceSkipped) {
+	if f.claim || f.called || (of.Action.Call == nil && f.kind != batch.EntrySkipped) {
 		e.Attempt = f.attempt
 	}
 	t.emit(e)
@@ -218,9 +218,9 @@ func (t *logBuilder) move(task *taskLogged, f *fact) {
 	switch {
 	case f.claim:
 		task.status, task.stands = TaskRunning, batch.Started
-	case f.kind == batch.TraceUnknown && task.stands == batch.NeedsReconcile:
+	case f.kind == batch.EntryUnknown && task.stands == batch.NeedsReconcile:
 		task.status, task.stands = TaskReconciling, batch.Unresolved
-	case f.kind == batch.TraceUnknown:
+	case f.kind == batch.EntryUnknown:
 		task.status, task.stands = TaskReconciling, batch.NeedsReconcile
 	default:
 		task.status, task.stands = cmp.Or(endedAs[f.kind], TaskWaiting), ""

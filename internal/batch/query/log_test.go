@@ -44,8 +44,8 @@ func TestLog_Grows(t *testing.T) {
 			if int(f.step) < steps-1 && rapid.IntRange(0, 3).Draw(rt, "next") == 0 {
 				f.step++
 			}
-			if f.kind = rapid.SampledFrom([]string{"", batch.TraceOK, batch.TraceSkipped, batch.TraceFailed, batch.TraceRetry, batch.TraceRequeued,
-				batch.TraceUnknown, batch.TraceUnknown}).Draw(rt, "kind"); f.kind == "" {
+			if f.kind = rapid.SampledFrom([]string{"", batch.EntryOK, batch.EntrySkipped, batch.EntryFailed,
+				batch.EntryRetry, batch.EntryRequeued, batch.EntryUnknown, batch.EntryUnknown}).Draw(rt, "kind"); f.kind == "" {
 				f.claim, f.called = true, false
 			}
 			facts = append(facts, f)
@@ -100,8 +100,8 @@ func TestLog_Before(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
 	s := logInputs{plan: logPlan(2, 3), began: at, queued: at, status: batch.Queued,
-		before: []fact{{task: 2, kind: batch.TraceSkipped}, {task: 0, kind: batch.TraceOK, called: true}},
-		facts: []fact{{task: 1, no: 1, claim: true, attempt: 1}, {task: 1, no: 2, kind: batch.TraceOK, called: true,
+		before: []fact{{task: 2, kind: batch.EntrySkipped}, {task: 0, kind: batch.EntryOK, called: true}},
+		facts: []fact{{task: 1, no: 1, claim: true, attempt: 1}, {task: 1, no: 2, kind: batch.EntryOK, called: true,
 			attempt: 1}, {step: 1, no: 3, claim: true, attempt: 1}}}
 	var told []string
 	for _, e := range s.log().Events {

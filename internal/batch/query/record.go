@@ -51,7 +51,7 @@ type Want struct {
 
 // of is what must be read of slices of a batch. What was inherited is no history of it.
 func (w Want) of(b *Batch) Needs {
-	n := Needs{Own: NoTraces, Inherited: NoTraces, runs: w.Runs}
+	n := Needs{Own: NoFragments, Inherited: NoFragments, runs: w.Runs}
 	if w.Output {
 		n.Own, n.Inherited = b.lastStep(), b.lastStep()
 	}
@@ -61,11 +61,11 @@ func (w Want) of(b *Batch) Needs {
 	return n
 }
 
-// history is what the traces and open calls of a record tell.
+// history is what the entries and open calls of a record tell.
 type history struct {
 	// touched: something was done for the record.
 	touched bool
-	// started and ended are Unix milliseconds; 0 where no trace has a time.
+	// started and ended are Unix milliseconds; 0 where no entry has a time.
 	started, ended int64
 	attempts       int32
 }
@@ -126,7 +126,7 @@ type attemptKey struct {
 	element, offset int32
 }
 
-// onChange reads the traces of the wanted records once, for their history and their output.
+// onChange reads the entries of the wanted records once, for their history and their output.
 func (v *Slice) tell(wanted []bool, want Want) ([]history, *outputs, error) {
 	var histories []history
 	if want.History {
@@ -137,13 +137,13 @@ func (v *Slice) tell(wanted []bool, want Want) ([]history, *outputs, error) {
 		outs = newOutputs(v.Batch.Plan, v.Records)
 	}
 	attempts := map[attemptKey]int32{}
-	decode := func(step int16, line []byte) (batch.Trace, error) {
+	decode := func(step int16, line []byte) (batch.Entry, error) {
 		if outs != nil && step == v.Batch.lastStep() {
-			return batch.DecodeTrace(line)
+			return batch.DecodeEntry(line)
 		}
 		return batch.DecodeLight(step, line)
 	}
-	err := v.traces(decode, wanted, func(step, task int16, t *batch.Trace) {
+	err := v.entries(decode, wanted, func(step, task int16, t *batch.Entry) {
 		if outs != nil && step == v.Batch.lastStep() {
 			outs.add(task, t)
 		}
@@ -268,52 +268,52 @@ func (v *Slice) uncertain(p *batch.CoveringPart) (*batch.JobError, error) {
 // it has several.
 type outputs struct {
 	tasks []definition.Task
-	// decided are the traces in force, by offset and task; nil for none.
-	decided [][]*batch.Trace
-	// last is the object composed of the traces of, skipped are the tasks that they say were skipped.
-	of      []*batch.Trace
+	// decided are the entries in force, by offset and task; nil for none.
+	decided [][]*batch.Entry
+	// last is the object composed of the entries of, skipped are the tasks that they say were skipped.
+	of      []*batch.Entry
 	last    json.RawMessage
 	skipped []string
 }
 
 func newOutputs(plan *definition.Plan, records int32) *outputs {
-	out := &outputs{tasks: plan.Steps[len(plan.Steps)-1].Tasks, decided: make([][]*batch.Trace, records)}
+	out := &outputs{tasks: plan.Steps[len(plan.Steps)-1].Tasks, decided: make([][]*batch.Entry, records)}
 	n := len(out.tasks)
-	all := make([]*batch.Trace, n*int(records))
+	all := make([]*batch.Entry, n*int(records))
 	for o := range out.decided {
 		out.decided[o] = all[o*n : (o+1)*n]
 	}
 	return out
 }
 
-func (s *outputs) add(task int16, t *batch.Trace) {
+func (s *outputs) add(task int16, t *batch.Entry) {
 	if t.Decides() {
 		t.Each(func(o int32) { s.decided[o][task] = t })
 	}
 }
 
 // at returns the output of the record at this offset, nil where there is none, and the tasks that were skipped. Records
-// that share their traces share it.
+// that share their entries share it.
 func (s *outputs) at(o int32) (json.RawMessage, []string) {
-	traces := s.decided[o]
+	entries := s.decided[o]
 	switch {
-	case !slices.ContainsFunc(traces, func(t *batch.Trace) bool { return t != nil }):
+	case !slices.ContainsFunc(entries, func(t *batch.Entry) bool { return t != nil }):
 		return nil, nil
-	case slices.Equal(traces, s.of):
+	case slices.Equal(entries, s.of):
 		return s.last, s.skipped
 	}
-	s.of, s.last, s.skipped = traces, nil, nil
-	for i, t := range traces {
-		if t != nil && t.Kind == batch.TraceSkipped {
+	s.of, s.last, s.skipped = entries, nil, nil
+	for i, t := range entries {
+		if t != nil && t.Kind == batch.EntrySkipped {
 			s.skipped = append(s.skipped, s.tasks[i].ID)
 		}
 	}
-	if len(traces) == 1 {
-		s.last = traces[0].Output
+	if len(entries) == 1 {
+		s.last = entries[0].Output
 		return s.last, s.skipped
 	}
 	sep := byte('{')
-	for i, t := range traces {
+	for i, t := range entries {
 		s.last = append(strconv.AppendQuote(append(s.last, sep), s.tasks[i].ID), ':')
 		if t != nil && len(t.Output) > 0 {
 			s.last = append(s.last, t.Output...)
@@ -341,11 +341,11 @@ func (s *Reader) Output(ctx context.Context, o *StoredOutput) (out json.RawMessa
 	if err != nil {
 		return nil, fmt.Errorf("read an output of batch %s: %w", o.fragment.BatchID, err)
 	}
-	err = batch.EachTrace(body, func(line []byte) error {
+	err = batch.EachEntry(body, func(line []byte) error {
 		if from, to, _, ok := batch.RangeOf(line); ok && (o.offset < from || o.offset >= to) {
 			return nil
 		}
-		t, err := batch.DecodeTrace(line)
+		t, err := batch.DecodeEntry(line)
 		if err == nil && t.Covers(o.offset) && t.Decides() {
 			out = t.Output
 		}

@@ -33,7 +33,7 @@ func (v *Slice) ResumePoints(wanted []bool) ([]ResumePoint, error) {
 			out[o].Done, out[o].Kept = v.TasksDone, v.kept
 		}
 	}
-	err := v.traces(v.Batch.decodeToResume, wanted, func(step, task int16, t *batch.Trace) {
+	err := v.entries(v.Batch.decodeToResume, wanted, func(step, task int16, t *batch.Entry) {
 		if t.Inherited {
 			return
 		}
@@ -47,7 +47,7 @@ func (v *Slice) ResumePoints(wanted []bool) ([]ResumePoint, error) {
 		if !t.Decides() {
 			return
 		}
-		passes := t.Kind == batch.TraceOK || t.Kind == batch.TraceSkipped ||
+		passes := t.Kind == batch.EntryOK || t.Kind == batch.EntrySkipped ||
 			v.Batch.Plan.Steps[step].Tasks[task].ContinueOnError
 		t.Each(func(o int32) {
 			if out[o].Step != step {
@@ -74,12 +74,12 @@ func (v *Slice) ResumePoints(wanted []bool) ([]ResumePoint, error) {
 	return out, nil
 }
 
-// keep notes what a trace of a task says of its key. What may have arrived must come again under the same key, and what
-// was refused under another one, because providers repeat the refusals that they remember. The elements of a for_each
+// keep notes what an entry of a task says of its key. What may have arrived must come again under the same key, and
+// what was refused under another one, because providers repeat the refusals that they remember. The elements of a for_each
 // begin anew together: once one of them may have arrived, all keep their keys.
-func (p *ResumePoint) keep(no int16, task *definition.Task, t *batch.Trace) {
+func (p *ResumePoint) keep(no int16, task *definition.Task, t *batch.Entry) {
 	switch {
-	case t.Kind == batch.TraceUnknown, t.Kind == batch.TraceElement, t.Error != nil &&
+	case t.Kind == batch.EntryUnknown, t.Kind == batch.EntryElement, t.Error != nil &&
 		t.Error.Code == batch.CodeUnknown:
 		p.Kept |= 1 << no
 	case t.Refused && task.ForEach == nil:
@@ -87,8 +87,8 @@ func (p *ResumePoint) keep(no int16, task *definition.Task, t *batch.Trace) {
 	}
 }
 
-// decodeToResume reads of a trace what resumePoints needs.
-func (b *Batch) decodeToResume(step int16, line []byte) (batch.Trace, error) {
+// decodeToResume reads of an entry what resumePoints needs.
+func (b *Batch) decodeToResume(step int16, line []byte) (batch.Entry, error) {
 	if batch.Keyed(&b.Plan.Steps[step]) {
 		return batch.DecodeLight(step, line)
 	}
@@ -101,11 +101,11 @@ func (b *Batch) decodeToResume(step int16, line []byte) (batch.Trace, error) {
 func (b *Batch) OpenToResume(ctx context.Context, s *Reader, tx pgx.Tx, views []*Slice,
 	onlyWanted, errors bool,
 ) ([]*Slice, error) {
-	need := Needs{Inherited: NoTraces, bare: !errors}
+	need := Needs{Inherited: NoFragments, bare: !errors}
 	onlyWanted = onlyWanted && !errors
 	switch {
 	case b.anew():
-		need.Own = NoTraces
+		need.Own = NoFragments
 	case b.lastStep() > 0:
 		var err error
 		if need.Own, err = b.firstStep(ctx, s, tx, views); err != nil {

@@ -26,7 +26,7 @@ func (w Want) rowsOf(views []*Slice) (out []*Slice) {
 func (w *walk) search(ctx context.Context, views []*Slice) error {
 	for len(views) > 0 && !w.more {
 		for _, v := range views {
-			v.needs = Needs{Own: NoTraces, Inherited: NoTraces}
+			v.needs = Needs{Own: NoFragments, Inherited: NoFragments}
 		}
 		some, err := w.s.fitting(ctx, w.tx, views, true)
 		if err != nil {

@@ -75,8 +75,8 @@ type Needs struct {
 	runs bool
 }
 
-// NoTraces as first step says that no fragments are wanted.
-const NoTraces = 1 << 14
+// NoFragments as first step says that no fragments are wanted.
+const NoFragments = 1 << 14
 
 // views are slices of the batch, not opened yet.
 func (b *Batch) views(rows []db.SliceRowsRow, n Needs) []*Slice {
@@ -134,13 +134,13 @@ func (s *Reader) openFitting(ctx context.Context, tx pgx.Tx, views []*Slice, pag
 
 // fitting returns the slices that openFitting opens.
 func (s *Reader) fitting(ctx context.Context, tx pgx.Tx, views []*Slice, pages bool) ([]*Slice, error) {
-	in, traces := db.SliceSizesParams{Pages: pages}, false
+	in, entries := db.SliceSizesParams{Pages: pages}, false
 	for _, v := range views {
 		in.BatchIds, in.SliceNos = append(in.BatchIds, v.Batch.FlowBatch.ID), append(in.SliceNos, v.No)
 		in.FromSteps, in.InheritedFrom = append(in.FromSteps, v.needs.Own), append(in.InheritedFrom, v.needs.Inherited)
-		traces = traces || v.needs.Own < NoTraces || v.needs.Inherited < NoTraces
+		entries = entries || v.needs.Own < NoFragments || v.needs.Inherited < NoFragments
 	}
-	if len(views) < 2 || !traces && !pages {
+	if len(views) < 2 || !entries && !pages {
 		return views, nil
 	}
 	sizes, err := s.q.SliceSizes(ctx, tx, in)
@@ -246,11 +246,11 @@ func (s *Reader) readFragments(ctx context.Context, tx pgx.Tx, views []*Slice, _
 	own := db.FragmentsReadParams{Small: math.MaxInt32}
 	for _, v := range views {
 		id := v.Batch.FlowBatch.ID
-		if v.Batch.retry() && v.needs.Inherited < NoTraces {
+		if v.Batch.retry() && v.needs.Inherited < NoFragments {
 			inherited.BatchIds, inherited.SliceNos = append(inherited.BatchIds, id), append(inherited.SliceNos, v.No)
 			inherited.FromSteps = append(inherited.FromSteps, v.needs.Inherited)
 		}
-		if v.needs.Own < NoTraces {
+		if v.needs.Own < NoFragments {
 			own.BatchIds, own.SliceNos, own.FromSteps = append(own.BatchIds, id), append(own.SliceNos, v.No),
 				append(own.FromSteps, v.needs.Own)
 		}
@@ -325,9 +325,9 @@ func (v *Slice) StepOf(o int32) int16 {
 	return v.StepNo
 }
 
-// traces decodes those traces of the slice that cover a wanted offset, and gives each to do in the order in which they
-// came, by step and task.
-func (v *Slice) traces(decode batch.Decoder, wanted []bool, do func(step, task int16, t *batch.Trace)) error {
+// entries decodes those entries of the slice that cover a wanted offset, and gives each to do in the order in which
+// they came, by step and task.
+func (v *Slice) entries(decode batch.Decoder, wanted []bool, do func(step, task int16, t *batch.Entry)) error {
 	// before[o] is how many offsets below o are wanted.
 	before := make([]int32, len(wanted)+1)
 	for o, w := range wanted {

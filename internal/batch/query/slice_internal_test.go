@@ -15,10 +15,10 @@ import (
 // Few records are read at once of a slice whose outputs are large.
 func TestSliceView_AtOnce(t *testing.T) {
 	t.Parallel()
-	large, err := batch.EncodeTraces([]batch.Trace{{To: 8, Kind: batch.TraceOK,
+	large, err := batch.EncodeEntries([]batch.Entry{{To: 8, Kind: batch.EntryOK,
 		Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("abcdefgh", 512_000)))}})
 	require.NoError(t, err)
-	small, err := batch.EncodeTraces([]batch.Trace{{To: 8, Kind: batch.TraceOK, Output: json.RawMessage("1")}})
+	small, err := batch.EncodeEntries([]batch.Entry{{To: 8, Kind: batch.EntryOK, Output: json.RawMessage("1")}})
 	require.NoError(t, err)
 	v := Slice{SliceRowsRow: db.SliceRowsRow{Records: 200}, bodies: []batch.Fragment{{Body: small}, {Body: large}}}
 	require.EqualValues(t, fewRecords, v.atOnce())

@@ -116,7 +116,7 @@ func (w *walk) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun
 		if err != nil {
 			return 0, fmt.Errorf("read slices of batch %s: %w", id, err)
 		}
-		err = w.s.openEach(ctx, w.tx, b.views(found, Needs{Inherited: NoTraces}), func(v *Slice) error {
+		err = w.s.openEach(ctx, w.tx, b.views(found, Needs{Inherited: NoFragments}), func(v *Slice) error {
 			n, err := v.countBegun()
 			begun += n
 			return err
