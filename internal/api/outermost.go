@@ -124,7 +124,7 @@ func (o outermost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.URL = routable(r.URL)
 	x.route, _ = o.route(r.Method, r.URL)
 	if r.URL.RawQuery != "" {
-		tellIgnored(header, x.route.OperationID(), r.URL.Query())
+		nameIgnored(header, x.route.OperationID(), r.URL.Query())
 	}
 	openBySession(r, x)
 	if x.body != nil && x.route.OperationID() == "importPlatform" {

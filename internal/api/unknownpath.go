@@ -14,9 +14,9 @@ import (
 // ignoredMost is how many query parameters are named that no operation has; more would make the header long.
 const ignoredMost = 10
 
-// tellIgnored names query parameters that the operation does not have, in a header: to refuse them would break clients
+// nameIgnored names query parameters that the operation does not have, in a header: to refuse them would break clients
 // that send some of their own, and a filter that is spelled wrong would else be missed in silence.
-func tellIgnored(header http.Header, operationID string, query url.Values) {
+func nameIgnored(header http.Header, operationID string, query url.Values) {
 	names, meant := violation.Unknown(operationID, query)
 	for i, name := range names[:min(len(names), ignoredMost)] {
 		text := url.QueryEscape(name[:min(len(name), maxRequestID)]) // a header takes no other characters

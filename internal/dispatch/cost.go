@@ -94,8 +94,8 @@ func (m *meter) leastCap() int {
 	return least
 }
 
-// toldCosts is what an answer says that its call has cost of budgets of its action.
-func (d *Dispatcher) toldCosts(action *catalog.Action, answer *provider.Answer) costs {
+// reportedCosts is what an answer says that its call has cost of budgets of its action.
+func (d *Dispatcher) reportedCosts(action *catalog.Action, answer *provider.Answer) costs {
 	var out costs
 	for _, bucket := range action.Buckets {
 		b := d.Catalog.Bucket(action, bucket)

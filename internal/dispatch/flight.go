@@ -229,8 +229,8 @@ func (f *flight) settlements() int {
 	return f.settled
 }
 
-// launch sends claimed calls, and marks batches as running that are not over soon.
-func (f *flight) launch(got *reserved) {
+// start sends claimed calls, and marks batches as running that are not over soon.
+func (f *flight) start(got *reserved) {
 	calls := f.leaveUnsent(got.calls)
 	f.mu.Lock()
 	for _, call := range calls {

@@ -27,7 +27,7 @@ func (d *Dispatcher) learn(ctx context.Context, p *outboundCall, answer *provide
 		return
 	}
 	for _, m := range p.meter.all() {
-		for _, c := range provider.Told(answer, m.rates) {
+		for _, c := range provider.ReportedLimits(answer, m.rates) {
 			if m.owned {
 				limit := m.caps.All()[c.WindowSeconds]
 				if c.Limit != limit && !provider.NamesWindow(answer, c.WindowSeconds) {

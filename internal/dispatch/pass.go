@@ -281,7 +281,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 	if got.maxInFlight > 0 {
 		p.maxInFlight = got.maxInFlight
 	}
-	p.flight.launch(&got)
+	p.flight.start(&got)
 	held = got.exclusive && len(calls) == 1 && p.flight.keepRendered(calls[0])
 	p.bar(&got)
 	if !got.nextAt.IsZero() && !got.elsewhere {
@@ -417,7 +417,7 @@ func (p *pass) isolate(ctx context.Context, calls []*outboundCall, cause error) 
 			}
 			continue
 		}
-		p.flight.launch(&got)
+		p.flight.start(&got)
 		sent = append(sent, got.calls...)
 	}
 	return sent, nil

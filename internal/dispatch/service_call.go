@@ -137,7 +137,7 @@ func (d *Dispatcher) spend(ctx context.Context, domain string, p *outboundCall,
 		return &a, nextAt, nil
 	}
 	v := outcome{id: p.id, reading: provider.Read(action, a, 0), startedAt: a.StartedAt, finishedAt: a.FinishedAt,
-		costs: d.toldCosts(action, &a)}
+		costs: d.reportedCosts(action, &a)}
 	return &a, nextAt, d.apply(context.WithoutCancel(ctx), k, []outcome{v}, false)
 }
 

@@ -51,7 +51,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 			n = f.call.records
 		}
 		v := outcome{id: f.call.id, call: f.call, reading: provider.Read(action, f.answer, n),
-			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt, costs: d.toldCosts(action, &f.answer)}
+			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt, costs: d.reportedCosts(action, &f.answer)}
 		if f.call.r.task.ErrorBody && v.reading.Kind != provider.Success {
 			v.body = provider.ErrorBody(&f.answer)
 		}
@@ -80,15 +80,15 @@ func (d *Dispatcher) fromMemory(ctx context.Context, k budgetKey, outcomes []out
 		return nil, nil
 	}
 	s = newSettlement(d, k, outcomes[0].call.meter)
-	if plain, err := s.remember(ctx, outcomes); err != nil || !plain {
+	if plain, err := s.addWritten(ctx, outcomes); err != nil || !plain {
 		return nil, err
 	}
 	s.now, err = d.clock(ctx, d.Pool)
 	return s, err
 }
 
-// remember adds calls from what their claim wrote down; false where anything is out of the ordinary.
-func (s *settlement) remember(ctx context.Context, outcomes []outcome) (plain bool, err error) {
+// addWritten adds calls from what their claim wrote down; false where anything is out of the ordinary.
+func (s *settlement) addWritten(ctx context.Context, outcomes []outcome) (plain bool, err error) {
 	s.known = true
 	for i := range outcomes {
 		p := outcomes[i].call

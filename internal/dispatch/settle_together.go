@@ -31,7 +31,7 @@ func (d *Dispatcher) settlePlain(ctx context.Context, a answered) error {
 		return nil
 	}
 	if a.outcomes[0].call.meter == nil {
-		plain, err := newSettlement(d, a.key, nil).remember(ctx, a.outcomes)
+		plain, err := newSettlement(d, a.key, nil).addWritten(ctx, a.outcomes)
 		if err == nil && plain && !a.named() {
 			a.done = make(chan error, 1)
 			d.answered.Add(&a, len(a.outcomes))
@@ -72,7 +72,7 @@ func (d *Dispatcher) applyTogether(ctx context.Context, group []*answered) (err 
 		return err
 	}
 	for _, a := range group {
-		if _, err := s.remember(ctx, a.outcomes); err != nil {
+		if _, err := s.addWritten(ctx, a.outcomes); err != nil {
 			return err
 		}
 		if a.wake {

@@ -250,7 +250,7 @@ func (s *Scheduler) waking(kind, key string, at time.Time, again bool) (ask func
 			return s.start(ctx, tx, leased)
 		}
 		pg.AfterCommit(ctx, func() {
-			s.woken.tell(kind, key)
+			s.woken.notify(kind, key)
 			s.lookAt(at)
 		})
 		return nil

@@ -39,7 +39,7 @@ func (w *wakeUps) forget(l *Lease) {
 	}
 }
 
-func (w *wakeUps) tell(kind, key string) {
+func (w *wakeUps) notify(kind, key string) {
 	w.mu.Lock()
 	u := w.leases[[2]string{kind, key}]
 	w.mu.Unlock()

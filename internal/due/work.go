@@ -135,7 +135,7 @@ func (l *Lease) end(ctx context.Context, next time.Time, cause error) {
 	case cause == nil && l.givenBack():
 		return
 	case errors.Is(cause, ErrLost):
-		l.tellLost()
+		l.reportLost()
 		return
 	case cause != nil && stopping:
 		err = l.finish(ctx, Now())
@@ -145,15 +145,15 @@ func (l *Lease) end(ctx context.Context, next time.Time, cause error) {
 		err = l.finish(ctx, next)
 	}
 	if errors.Is(err, ErrLost) {
-		l.tellLost()
+		l.reportLost()
 	} else if err != nil {
 		l.s.opts.Log.Error("due work could not be given back; it is taken up again when its lease runs out",
 			l.about("error", err)...)
 	}
 }
 
-// tellLost counts, and says, that another worker has the row.
-func (l *Lease) tellLost() {
+// reportLost counts, and says, that another worker has the row.
+func (l *Lease) reportLost() {
 	l.s.lost.Add(1)
 	l.s.opts.Log.Info("due work was taken over by another worker", l.about()...)
 }

@@ -329,7 +329,7 @@ func (c *Change) snapshotStatus(p *batch.Part) {
 		return
 	}
 	for _, o := range p.Offsets() {
-		c.was[p.Key(o)] = c.stands(p, o)
+		c.was[p.Key(o)] = c.statusOf(p, o)
 	}
 }
 
@@ -348,7 +348,7 @@ func (c *Change) applyStatus(p *batch.Part, from, to batch.Status) {
 			}
 			continue
 		}
-		d.counts.Move(c.was[p.Key(o)], c.stands(p, o), 1)
+		d.counts.Move(c.was[p.Key(o)], c.statusOf(p, o), 1)
 	}
 }
 

@@ -205,7 +205,7 @@ func (c *Change) settleEach(r *Result) {
 	for _, o := range offsets {
 		// What was taken off the queue without a call stood where it did then: the cover no longer shows it.
 		if _, known := c.was[p.Key(o)]; !known || p.ID != 0 {
-			c.was[p.Key(o)] = c.stands(p, o)
+			c.was[p.Key(o)] = c.statusOf(p, o)
 		}
 	}
 	cov := c.covers[p.Slice()]
@@ -233,7 +233,7 @@ func (c *Change) settleOne(p *batch.Part, offset int32, e *Exception, before bat
 	if j == nil {
 		_, open := cov.StatusAt(p.StepNo, offset, batch.WithSlice)
 		if !c.diverges(p, e, open) {
-			c.slice(k).counts.Move(before, c.stands(p, offset), 1)
+			c.slice(k).counts.Move(before, c.statusOf(p, offset), 1)
 			return
 		}
 		j = c.detach(p, offset, before, open+1)
@@ -254,8 +254,8 @@ func (c *Change) settleOne(p *batch.Part, offset int32, e *Exception, before bat
 	}
 }
 
-// stands returns where a record of a part stands now.
-func (c *Change) stands(p *batch.Part, offset int32) batch.Status {
+// statusOf returns where a record of a part stands now.
+func (c *Change) statusOf(p *batch.Part, offset int32) batch.Status {
 	if j := c.jobs[p.Key(offset)]; j != nil {
 		return j.Status
 	}

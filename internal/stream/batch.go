@@ -69,14 +69,14 @@ func (h *Hub) nextBatches() func(context.Context) error {
 	return func(ctx context.Context) error {
 		states, err := h.source.BatchStates(ctx, orgIDs, ids)
 		if err == nil {
-			h.tell(states)
+			h.notify(states)
 		}
 		return err
 	}
 }
 
 // tell gives each listener the state of its batch, unless it has it.
-func (h *Hub) tell(states map[uuid.UUID]query.BatchState) {
+func (h *Hub) notify(states map[uuid.UUID]query.BatchState) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.whole {

@@ -36,12 +36,12 @@ func explain(schema *jsonschema.Schema, value any, base []string, secret bool) [
 	}
 	sortFields(fields)
 	fields = onePerPlace(fields)
-	tellNulls(schema, value, fields, base)
+	explainNulls(schema, value, fields, base)
 	return fields
 }
 
-// tellNulls says of fields that must not be null whether they may be left out instead.
-func tellNulls(schema *jsonschema.Schema, value any, fields []fault.Field, base []string) {
+// explainNulls says of fields that must not be null whether they may be left out instead.
+func explainNulls(schema *jsonschema.Schema, value any, fields []fault.Field, base []string) {
 	isNull := func(f fault.Field) bool { return f.Type == "null_not_allowed" }
 	if !slices.ContainsFunc(fields, isNull) {
 		return

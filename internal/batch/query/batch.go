@@ -146,8 +146,8 @@ func (v *Slice) ofRun(r Record, offset, run int32) Record {
 	return r
 }
 
-// tells reports whether an entry of the record at this offset is of the run, or of one before.
-func (v *Slice) tells(offset, run int32, step int16, t *batch.Entry) bool {
+// isOfRun reports whether an entry of the record at this offset is of the run, or of one before.
+func (v *Slice) isOfRun(offset, run int32, step int16, t *batch.Entry) bool {
 	end := v.endOf(offset, run)
 	return end == nil || step <= end.StepNo && t.EndedAt <= batch.Millis(end.EndedAt)
 }

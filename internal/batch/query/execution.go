@@ -180,7 +180,7 @@ func (v *Slice) path(r *Record) ([]ExecutionStep, error) {
 		}
 	}
 	err := v.entries(batch.DecodeLight, wanted, func(step, task int16, t *batch.Entry) {
-		if !t.Covers(offset) || !v.tells(offset, r.Run, step, t) {
+		if !t.Covers(offset) || !v.isOfRun(offset, r.Run, step, t) {
 			return
 		}
 		of := &steps[step].Tasks[task]

@@ -142,7 +142,7 @@ func (v *Slice) logs(runs []WatchedRun) ([]Log, error) {
 					if t.Decides() {
 						in.before = append(in.before, facts[len(facts)-1])
 					}
-				case v.tells(o, in.run, step, t) && (in.run == 1 || !v.tells(o, in.run-1, step, t)):
+				case v.isOfRun(o, in.run, step, t) && (in.run == 1 || !v.isOfRun(o, in.run-1, step, t)):
 					in.facts = append(in.facts, facts...)
 				}
 			}

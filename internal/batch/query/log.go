@@ -235,7 +235,7 @@ func (t *logBuilder) conclude(step *definition.Step) {
 			now = s
 		}
 	}
-	status, finished := t.standing(step, false)
+	status, finished := t.statusOf(step, false)
 	over := finished && !t.done
 	t.done = finished
 	if over {
@@ -256,7 +256,7 @@ func (t *logBuilder) moveJob(to batch.Status, why *batch.JobError) {
 
 // standing is the status of the step under way, and whether all of its tasks are settled; over says that nothing waits
 // any more.
-func (t *logBuilder) standing(step *definition.Step, over bool) (TaskStatus, bool) {
+func (t *logBuilder) statusOf(step *definition.Step, over bool) (TaskStatus, bool) {
 	sum := ExecutionStep{Step: step, Tasks: make([]ExecutionTask, len(step.Tasks))}
 	finished := 0
 	for i := range t.tasks {
@@ -288,7 +288,7 @@ func (t *logBuilder) endStep(step *definition.Step, status TaskStatus) {
 func (t *logBuilder) end() {
 	if t.step >= 0 && !t.done {
 		step := &t.plan.Steps[t.step]
-		if status, _ := t.standing(step, true); status == TaskFailed {
+		if status, _ := t.statusOf(step, true); status == TaskFailed {
 			t.endStep(step, status)
 		}
 	}

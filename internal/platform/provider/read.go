@@ -130,7 +130,7 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 		kind = Unknown
 	}
 	if kind == "" {
-		if r, told := readTold(act, ans, nRows); told {
+		if r, told := readReported(act, ans, nRows); told {
 			return r
 		}
 	}
@@ -196,9 +196,9 @@ func readPlain(act *catalog.Action, ans *Answer) (r Reading, done bool) {
 	return Reading{}, false
 }
 
-// readTold reads an answer by a case of the catalog, else by the rules of its protocol. told is false where neither
+// readReported reads an answer by a case of the catalog, else by the rules of its protocol. told is false where neither
 // says anything of it.
-func readTold(act *catalog.Action, ans Answer, nRows int) (r Reading, told bool) {
+func readReported(act *catalog.Action, ans Answer, nRows int) (r Reading, told bool) {
 	ans.Value(act)
 	if c := answerCase(act.Call, &ans); c != nil {
 		return readCase(c, act, ans, nRows), true

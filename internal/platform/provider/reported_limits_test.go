@@ -10,8 +10,8 @@ import (
 	"flowlane/internal/platform/provider"
 )
 
-// TestTold: what headers tell is read where it is clear which window they speak of, and nothing else is.
-func TestTold(t *testing.T) {
+// TestReportedLimits: what headers tell is read where it is clear which window they speak of, and nothing else is.
+func TestReportedLimits(t *testing.T) {
 	t.Parallel()
 	minute := &catalog.RateBucket{Windows: map[int]int{60: 100}}
 	several := &catalog.RateBucket{Windows: map[int]int{60: 100, 86400: 5000},
@@ -51,7 +51,7 @@ func TestTold(t *testing.T) {
 		for k, v := range c.h {
 			h.Set(k, v)
 		}
-		assert.Equal(t, c.want, provider.Told(&provider.Answer{Header: h}, c.bucket), name)
+		assert.Equal(t, c.want, provider.ReportedLimits(&provider.Answer{Header: h}, c.bucket), name)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestTold_Body(t *testing.T) {
 		"not an answer": {`<html>`, nil, -1},
 	} {
 		ans := provider.Answer{Header: http.Header{}, Body: []byte(c.body)}
-		assert.Equal(t, c.want, provider.Told(&ans, bucket), name)
+		assert.Equal(t, c.want, provider.ReportedLimits(&ans, bucket), name)
 		cost, ok := provider.Cost(&ans, bucket)
 		assert.Equal(t, c.cost >= 0, ok, name)
 		assert.Equal(t, max(c.cost, 0), cost, name)

@@ -13,21 +13,21 @@ import (
 	"flowlane/internal/platform/catalog"
 )
 
-// Told is what an answer's headers tell of the windows of a bucket: those that the catalog names, else RateLimit-Policy
-// with RateLimit, RateLimit-Limit with RateLimit-Remaining, or the same with X- before it. Where a header does not say
-// which window it speaks of, it is the only one of the bucket, or the only one with that cap. Value is -1 where only
-// the limit is told.
-func Told(ans *Answer, b *catalog.RateBucket) (out []Counter) {
+// ReportedLimits is what an answer's headers tell of the windows of a bucket: those that the catalog names, else
+// RateLimit-Policy with RateLimit, RateLimit-Limit with RateLimit-Remaining, or the same with X- before it. Where a
+// header does not say which window it speaks of, it is the only one of the bucket, or the only one with that cap. Value
+// is -1 where only the limit is told.
+func ReportedLimits(ans *Answer, b *catalog.RateBucket) (out []Counter) {
 	h := ans.Header
 	if len(b.Told) > 0 {
 		for _, t := range b.Told {
-			if c, ok := toldOf(ans, t); ok {
+			if c, ok := reportedBy(ans, t); ok {
 				out = append(out, c)
 			}
 		}
 		return out
 	}
-	if !tellsLimits(h) {
+	if !hasLimits(h) {
 		return nil
 	}
 	if out = structured(h, b); len(out) > 0 {
@@ -47,9 +47,9 @@ func Told(ans *Answer, b *catalog.RateBucket) (out []Counter) {
 	return nil
 }
 
-// tellsLimits rules most answers out: to ask for headers that are not there in their canonical form takes an allocation
+// hasLimits rules most answers out: to ask for headers that are not there in their canonical form takes an allocation
 // each.
-func tellsLimits(h http.Header) bool {
+func hasLimits(h http.Header) bool {
 	for name := range h {
 		if strings.HasPrefix(name, "Ratelimit") || strings.HasPrefix(name, "X-Ratelimit") {
 			return true
@@ -58,8 +58,8 @@ func tellsLimits(h http.Header) bool {
 	return false
 }
 
-// toldOf reads the headers or fields that the catalog names.
-func toldOf(ans *Answer, t catalog.Told) (c Counter, ok bool) {
+// reportedBy reads the headers or fields that the catalog names.
+func reportedBy(ans *Answer, t catalog.Told) (c Counter, ok bool) {
 	c = Counter{WindowSeconds: t.WindowSeconds, Value: -1}
 	number := func(name string) (int, bool) { return count(ans.Header.Get(name)) }
 	if t.In == "body" {
