@@ -26,10 +26,12 @@ SELECT * FROM flow.definition WHERE org_id = @org_id AND id = @id AND deleted_at
 SELECT * FROM flow.definition WHERE org_id = @org_id AND id = @id AND deleted_at IS NULL FOR KEY SHARE;
 
 -- name: DefinitionsForStart :many
--- Those that are active, and that nobody changes just now: it waits for nobody.
+-- Those that are active, and that nobody changes just now: it waits for nobody. Not of organizations that go to another
+-- cell: a transaction for several of them is not one of pg.WithOrg, which would be refused.
 SELECT d.org_id, d.id, d.version FROM flow.definition d
 WHERE (d.org_id, d.id) IN (SELECT unnest(@org_ids::uuid[]), unnest(@ids::uuid[])) AND d.deleted_at IS NULL
     AND d.status = 'active'
+    AND NOT EXISTS (SELECT FROM flow.move m WHERE m.org_id = d.org_id AND m.closed_at IS NOT NULL OFFSET 0)
 FOR KEY SHARE SKIP LOCKED;
 
 -- name: Definitions :many

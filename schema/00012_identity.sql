@@ -92,6 +92,7 @@ CREATE TABLE flow.move (
     was_status text NOT NULL CHECK (was_status IN ('active', 'suspended')),
     begun_at timestamptz NOT NULL DEFAULT flow.clock(),
     refused_at timestamptz,
+    closed_at timestamptz,
     copied_at timestamptz,
     due json,
     moved_at timestamptz
@@ -102,9 +103,18 @@ COMMENT ON COLUMN flow.move.to_url IS 'The root of the API of the cell to which 
 COMMENT ON COLUMN flow.move.was_status IS 'What status it has once it is there.';
 COMMENT ON COLUMN flow.move.begun_at IS 'When the move began, here.';
 COMMENT ON COLUMN flow.move.refused_at IS 'In the cell from which it goes: since when its requests are answered 503; null until then.';
+COMMENT ON COLUMN flow.move.closed_at IS 'In the cell from which it goes: since when nothing is written for requests that were let in before, either; null until then.';
 COMMENT ON COLUMN flow.move.copied_at IS 'In the cell to which it goes: when all of it was there. Null in the other one.';
 COMMENT ON COLUMN flow.move.due IS 'In the cell to which it goes: what is to be done for it, as flow.due had it when all was copied.';
 COMMENT ON COLUMN flow.move.moved_at IS 'In the cell from which it goes: since when its requests are answered with where it is; null until then.';
+
+-- It is called for a row that is there alone, so looking costs no call.
+CREATE FUNCTION flow.refuse_moved(m flow.move) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'organization % goes to another cell', m.org_id
+        USING ERRCODE = 'FLMOV', DETAIL = CASE WHEN m.moved_at IS NULL THEN '' ELSE m.to_url END;
+END $$;
+COMMENT ON FUNCTION flow.refuse_moved(flow.move) IS 'Fails, and says in the detail where the organization is once it has moved: package pg has transactions of requests call it.';
 
 CREATE TABLE flow.move_name (
     name bytea PRIMARY KEY,

@@ -505,6 +505,7 @@ const definitionsForStart = `-- name: DefinitionsForStart :many
 SELECT d.org_id, d.id, d.version FROM flow.definition d
 WHERE (d.org_id, d.id) IN (SELECT unnest($1::uuid[]), unnest($2::uuid[])) AND d.deleted_at IS NULL
     AND d.status = 'active'
+    AND NOT EXISTS (SELECT FROM flow.move m WHERE m.org_id = d.org_id AND m.closed_at IS NOT NULL OFFSET 0)
 FOR KEY SHARE SKIP LOCKED
 `
 
@@ -519,7 +520,8 @@ type DefinitionsForStartRow struct {
 	Version int32
 }
 
-// Those that are active, and that nobody changes just now: it waits for nobody.
+// Those that are active, and that nobody changes just now: it waits for nobody. Not of organizations that go to another
+// cell: a transaction for several of them is not one of pg.WithOrg, which would be refused.
 func (q *Queries) DefinitionsForStart(ctx context.Context, db DBTX, arg DefinitionsForStartParams) ([]DefinitionsForStartRow, error) {
 	rows, err := db.Query(ctx, definitionsForStart, arg.OrgIds, arg.Ids)
 	if err != nil {

@@ -1423,6 +1423,8 @@ type FlowMove struct {
 	BegunAt time.Time
 	// In the cell from which it goes: since when its requests are answered 503; null until then.
 	RefusedAt *time.Time
+	// In the cell from which it goes: since when nothing is written for requests that were let in before, either; null until then.
+	ClosedAt *time.Time
 	// In the cell to which it goes: when all of it was there. Null in the other one.
 	CopiedAt *time.Time
 	// In the cell to which it goes: what is to be done for it, as flow.due had it when all was copied.

@@ -24,10 +24,28 @@ func Elsewhere(ctx context.Context, conn db.DBTX, names ...[]byte) error {
 	case err != nil:
 		return fmt.Errorf("look whether an organization has moved: %w", err)
 	case !row.Moved:
+		return elsewhere("")
+	}
+	return elsewhere(row.ToUrl)
+}
+
+// MovedAway is what a request is answered that was let in and then refused because its organization goes to another
+// cell; nil where it failed of something else.
+func MovedAway(err error) *fault.Error {
+	to, is := pg.MovedTo(err)
+	if !is {
+		return nil
+	}
+	return elsewhere(to)
+}
+
+// elsewhere leads to a cell; to none while the organization is on its way.
+func elsewhere(to string) *fault.Error {
+	if to == "" {
 		return &fault.Error{Code: fault.Unavailable, RetryAfter: moveRetry,
 			Detail: "The organization is being moved to another place; try again"}
 	}
-	return &fault.Error{Code: fault.Moved, Detail: "The organization has moved to another address", To: row.ToUrl}
+	return &fault.Error{Code: fault.Moved, Detail: "The organization has moved to another address", To: to}
 }
 
 // refuseOrLead returns where an organization is that went to another cell, else the refusal.

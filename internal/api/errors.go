@@ -18,6 +18,7 @@ import (
 	"github.com/ogen-go/ogen/validate"
 
 	"flowlane/gen/oas"
+	"flowlane/internal/account"
 	"flowlane/internal/api/violation"
 	"flowlane/internal/fault"
 )
@@ -53,6 +54,9 @@ func (h errorHandler) NewError(ctx context.Context, err error) *oas.ErrorStatusC
 	}
 	if errors.Is(err, errReplay) {
 		return h.internalError(ctx) // the recorder sends what is replayed instead
+	}
+	if f := account.MovedAway(err); f != nil {
+		return h.answer(ctx, f)
 	}
 	var f *fault.Error
 	if errors.As(err, &f) && statuses[f.Code] != 0 {

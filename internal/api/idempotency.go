@@ -59,6 +59,8 @@ func (o idempotency) middleware(req middleware.Request, next middleware.Next) (m
 	case fault.Is(keptErr, fault.Conflict):
 		return middleware.Response{}, keptErr
 	case pg.IsUnavailable(keptErr): // the answer says that nobody knows
+	case account.MovedAway(keptErr) != nil:
+		return middleware.Response{}, keptErr // the cell where it is knows
 	case keptErr != nil:
 		o.log.WarnContext(req.Context, "cannot tell whether a request was carried out", "request_id", x.id, "error",
 			keptErr)

@@ -74,6 +74,9 @@ func (m *Mover) giveBack(ctx context.Context) error {
 	err := pg.InTx(ctx, m.from, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "UPDATE flow.organization SET status = $2 WHERE id = $1 AND status = 'moving'", m.OrgID,
 			m.was)
+		if err == nil {
+			_, err = tx.Exec(ctx, "UPDATE flow.move SET refused_at = NULL, closed_at = NULL WHERE org_id = $1", m.OrgID)
+		}
 		if err != nil {
 			return fmt.Errorf("let requests in: %w", err)
 		}

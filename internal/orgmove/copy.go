@@ -128,8 +128,8 @@ FROM flow.due d WHERE d.kind <> 'organization_deletion' AND (d.key IN (`+keys+`)
 	_, err = to.Exec(ctx, `INSERT INTO flow.move (org_id, to_url, was_status, copied_at, due)
 VALUES ($1, $2, $3, flow.clock(), $4)
 ON CONFLICT (org_id) DO UPDATE SET to_url = excluded.to_url, was_status = excluded.was_status,
-    begun_at = excluded.begun_at, refused_at = NULL, copied_at = excluded.copied_at, due = excluded.due,
-    moved_at = NULL`, m.OrgID, m.URL, m.was, due)
+    begun_at = excluded.begun_at, refused_at = NULL, closed_at = NULL, copied_at = excluded.copied_at,
+    due = excluded.due, moved_at = NULL`, m.OrgID, m.URL, m.was, due)
 	if err == nil {
 		_, err = to.Exec(ctx, m.sql(names))
 	}

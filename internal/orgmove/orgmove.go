@@ -24,9 +24,10 @@ import (
 const (
 	// command is what a move is called in the audit log.
 	command = "org move"
-	// settleDown is how long requests may go on that were let in before, and processes know keys.
+	// settleDown is how long requests may go on that were let in before: what they ask of others may be spent when they
+	// are cut off, as a token is that they renew.
 	settleDown = 10 * time.Second
-	// poll is how often it is looked whether calls have ended.
+	// poll is how often it is looked whether calls, or transactions, have ended.
 	poll = 100 * time.Millisecond
 )
 
@@ -47,6 +48,8 @@ type Mover struct {
 	// FromPauses and ToPauses open and end the pauses of the operator there, Deletions deletes what stays behind.
 	FromPauses, ToPauses *pause.Service
 	Deletions            *retention.Organizations
+	// Patience is how long transactions are waited for while requests are refused.
+	Patience time.Duration
 	// Say is told what happens now.
 	Say func(step string)
 
@@ -74,8 +77,8 @@ func (m *Mover) Run(ctx context.Context) error {
 			return err
 		}
 		steps := []step{
-			{"check", m.check}, {"pause", m.pause}, {"drain", m.drain}, {"refuse", m.refuse}, {"copy", m.copy},
-			{"switch", m.switchOver},
+			{"check", m.check}, {"pause", m.pause}, {"drain", m.drain}, {"refuse", m.refuse}, {"close", m.close},
+			{"copy", m.copy}, {"switch", m.switchOver},
 		}
 		if gone {
 			steps = nil
@@ -151,8 +154,16 @@ ON CONFLICT DO NOTHING`, m.OrgID, m.URL, m.was)
 	return m.FromPauses.PauseOrg(ctx, m.OrgID, pause.Moving, "The organization is being moved")
 }
 
-// drain waits until no call is under way, nor any whose outcome is being found out.
+// drain waits until no call is under way, nor any whose outcome is being found out, and then for transactions that take
+// long: they would be waited for once requests are refused.
 func (m *Mover) drain(ctx context.Context) error {
+	if err := m.callsEnd(ctx); err != nil {
+		return err
+	}
+	return m.transactionsEnd(ctx)
+}
+
+func (m *Mover) callsEnd(ctx context.Context) error {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for {
@@ -174,7 +185,7 @@ WHERE org_id = $1 AND state IN ('intent', 'unknown', 'awaiting')`, m.OrgID).Scan
 	}
 }
 
-// refuse has its requests be answered 503 from now on, and waits until those have ended that came before.
+// refuse has its requests be answered 503 from now on, and gives time to those that came before.
 func (m *Mover) refuse(ctx context.Context) error {
 	var left float64 // seconds
 	err := pg.InTx(ctx, m.from, func(ctx context.Context, tx pgx.Tx) error {
@@ -199,8 +210,24 @@ WHERE org_id = $1 RETURNING $2 - extract(epoch FROM flow.clock() - refused_at)::
 	case <-ctx.Done():
 		return ctx.Err() //nolint:wrapcheck // who stops it knows
 	case <-time.After(time.Duration(left * float64(time.Second))):
+		return nil
 	}
-	return m.drain(ctx)
+}
+
+// close has what was let in before be refused where it writes (pg.WithOrg), and waits for all that may have been
+// written without seeing that: what is copied then is all that was answered.
+func (m *Mover) close(ctx context.Context) error {
+	_, err := m.from.Exec(ctx, "UPDATE flow.move SET closed_at = coalesce(closed_at, flow.clock()) WHERE org_id = $1",
+		m.OrgID)
+	if err != nil {
+		return fmt.Errorf("have late requests of the organization refused: %w", err)
+	}
+	patience, cancel := context.WithTimeout(ctx, m.Patience)
+	defer cancel()
+	if err := m.transactionsEnd(patience); err != nil {
+		return err
+	}
+	return m.callsEnd(ctx)
 }
 
 // copy copies all of it, unless that has been done.

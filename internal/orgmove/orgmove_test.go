@@ -2,10 +2,13 @@ package orgmove
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -59,7 +62,7 @@ func setup(t *testing.T) *move {
 		return pool
 	}
 	log := slog.New(slog.DiscardHandler)
-	m.Mover = &Mover{From: cell(1), To: cell(2), URL: "https://cell2.example.com"}
+	m.Mover = &Mover{From: cell(1), To: cell(2), URL: "https://cell2.example.com", Patience: time.Second}
 	m.tenant = apitest.NewTenant(t, m.From, apitest.Accounts(t, m.From), "Acme")
 	m.OrgID = m.tenant.ID
 	var err error
@@ -142,6 +145,32 @@ func TestAbort(t *testing.T) {
 	assert.Equal(t, []int{1, 1}, []int{due, hash})
 	require.ErrorContains(t, m.Abort(m.ctx), "has moved")
 	require.NoError(t, m.Run(m.ctx), "once more")
+}
+
+// TestTransactionOpen: nothing is copied while a transaction is open that may have been let in before.
+func TestTransactionOpen(t *testing.T) {
+	t.Parallel()
+	m := setup(t)
+	var other pgx.Tx
+	m.Say = func(step string) {
+		if step != "close" {
+			return
+		}
+		var err error
+		other, err = m.From.Begin(m.ctx)
+		require.NoError(t, err)
+		_, err = other.Exec(m.ctx, "UPDATE flow.record_set SET metadata = '{\"late\": 1}' WHERE org_id = $1", m.OrgID)
+		require.NoError(t, err)
+	}
+	err := m.Run(m.ctx)
+	require.ErrorContains(t, err, "transactions have not ended")
+	require.ErrorContains(t, err, fmt.Sprintf("process %d ", other.Conn().PgConn().PID()))
+	require.NoError(t, other.Commit(m.ctx))
+	m.Say = nil
+	require.NoError(t, m.Run(m.ctx))
+	var late bool
+	require.NoError(t, m.To.QueryRow(m.ctx, "SELECT metadata::text LIKE '%late%' FROM flow.record_set").Scan(&late))
+	assert.True(t, late)
 }
 
 // TestRefused: an organization that shares an account stays, and both go on.

@@ -131,7 +131,8 @@ func sameServer(ctx context.Context, conn *pgx.Conn) (string, error) {
 // beginTx begins a transaction; release comes after its end.
 func beginTx(ctx context.Context, from Beginner, sql string) (tx pgx.Tx, release func(), err error) {
 	pool, ok := from.(*pgxpool.Pool)
-	if scoped, is := from.(*Scoped); is {
+	scoped, is := from.(*Scoped)
+	if is {
 		pool, ok, sql = scoped.pool, true, sql+scoped.begin(ctx)
 	}
 	if !ok {
@@ -149,6 +150,9 @@ func beginTx(ctx context.Context, from Beginner, sql string) (tx pgx.Tx, release
 			opts.BeginQuery += "; " + guard
 		}
 		if tx, err = conn.BeginTx(ctx, opts); err == nil {
+			if is {
+				tx = scoped.forOrg(ctx, tx)
+			}
 			return tx, conn.Release, nil
 		}
 		conn.Release()

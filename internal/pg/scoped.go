@@ -21,15 +21,30 @@ type Pool interface {
 
 type orgKey struct{}
 
-// WithOrg has a Scoped pool show what runs with this context the rows of one organization alone.
-func WithOrg(ctx context.Context, org uuid.UUID) context.Context {
-	return context.WithValue(ctx, orgKey{}, org)
+// scope is for which organization something runs, and whether it sees what others have, too.
+type scope struct {
+	org      uuid.UUID
+	asWorker bool
 }
 
-// AsWorker takes that back: for what a request has to know beyond its organization, and for queries whose index
+// WithOrg has a Scoped pool show what runs with this context the rows of one organization alone, and refuse it once the
+// organization goes to another cell: MovedTo holds for the error.
+func WithOrg(ctx context.Context, org uuid.UUID) context.Context {
+	return context.WithValue(ctx, orgKey{}, scope{org: org})
+}
+
+// AsWorker has all rows be shown: for what a request has to know beyond its organization, and for queries whose index
 // row-level security bars. Before the policy has passed a row Postgres asks an index only for conditions whose
-// operators are known to tell nothing of rows; those of enums and arrays are not.
-func AsWorker(ctx context.Context) context.Context { return context.WithValue(ctx, orgKey{}, nil) }
+// operators are known to tell nothing of rows; those of enums and arrays are not. It is refused all the same once the
+// organization goes.
+func AsWorker(ctx context.Context) context.Context {
+	in, is := ctx.Value(orgKey{}).(scope)
+	if !is {
+		return ctx
+	}
+	in.asWorker = true
+	return context.WithValue(ctx, orgKey{}, in)
+}
 
 // Scoped is a pool on which what runs with a context of WithOrg runs in RequestRole, for its organization; all else as
 // the user of the pool. The role is set with the statement, or with the beginning of its transaction, in the same round
@@ -47,15 +62,28 @@ func NewScoped(ctx context.Context, pool *pgxpool.Pool) (*Scoped, error) {
 }
 
 const (
-	// setScope is for statements of which Postgres keeps the plan, setScopePlanned for those of CustomPlan.
-	setScope        = "select set_config('role', '" + RequestRole + "', true), set_config('flow.org', $1, true)"
-	setScopePlanned = setScope + ", set_config('plan_cache_mode', 'force_custom_plan', true)"
+	// setScope comes before a statement. It fails where the organization goes to another cell, which it looks up before
+	// the role is set: a plan that row-level security has had a part in is good for one role.
+	setScope = "select " + stays + ", set_config('role', '" + RequestRole + "', true), set_config('flow.org', $1, true)"
+	// mayRun is setScope for what sees all rows.
+	mayRun = "select " + stays
+	// planned comes behind one of them for statements of CustomPlan.
+	planned = ", set_config('plan_cache_mode', 'force_custom_plan', true)"
 )
 
-// org is the organization for which a statement runs.
+// org is the organization of which alone a statement sees the rows.
 func (s *Scoped) org(ctx context.Context) (uuid.UUID, bool) {
-	org, is := ctx.Value(orgKey{}).(uuid.UUID)
-	return org, is && s.on
+	in, is := ctx.Value(orgKey{}).(scope)
+	return in.org, is && s.on && !in.asWorker
+}
+
+// setting is the statement that comes before others outside of a transaction; false for none.
+func (s *Scoped) setting(ctx context.Context) (sql string, org uuid.UUID, is bool) {
+	in, is := ctx.Value(orgKey{}).(scope)
+	if sql = mayRun; s.on && !in.asWorker {
+		sql = setScope
+	}
+	return sql, in.org, is
 }
 
 // begin is what comes behind the beginning of a transaction.
@@ -67,17 +95,10 @@ func (s *Scoped) begin(ctx context.Context) string {
 	return "; set local role " + RequestRole + "; set local flow.org = '" + org.String() + "'"
 }
 
-// errBeginQuery keeps transactions from beginning in the wrong role.
-var errBeginQuery = errors.New("pg: a scoped transaction begins with a query")
+var errBegin = errors.New("pg: a scoped transaction is one of InTx")
 
-// BeginTx begins a transaction by the query of its options; InTx is the usual way.
-func (s *Scoped) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
-	if opts.BeginQuery == "" {
-		return nil, errBeginQuery
-	}
-	opts.BeginQuery += s.begin(ctx)
-	return s.pool.BeginTx(ctx, opts) //nolint:wrapcheck // stands for the pool's own
-}
+// BeginTx fails: only InTx and its like set the scope of a transaction.
+func (s *Scoped) BeginTx(context.Context, pgx.TxOptions) (pgx.Tx, error) { return nil, errBegin }
 
 // Acquire returns a connection, on which everything runs as the user of the pool.
 func (s *Scoped) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
@@ -86,18 +107,18 @@ func (s *Scoped) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
 
 // SendBatch sends statements together.
 func (s *Scoped) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	org, is := s.org(ctx)
+	setting, org, is := s.setting(ctx)
 	if !is {
 		return s.pool.SendBatch(ctx, b)
 	}
-	return s.send(ctx, setScope, org, b.QueuedQueries)
+	return s.send(ctx, setting, org, b.QueuedQueries)
 }
 
 // send sends statements behind the one that sets their scope, whose result is read: an error of it comes with the
 // others.
-func (s *Scoped) send(ctx context.Context, scope string, org uuid.UUID, queries []*pgx.QueuedQuery) pgx.BatchResults {
+func (s *Scoped) send(ctx context.Context, setting string, org uuid.UUID, queries []*pgx.QueuedQuery) pgx.BatchResults {
 	var b pgx.Batch
-	b.Queue(scope, org.String())
+	b.Queue(setting, org.String())
 	b.QueuedQueries = slices.Concat(b.QueuedQueries, queries)
 	results := s.pool.SendBatch(ctx, &b)
 	_, _ = results.Exec()
@@ -106,15 +127,14 @@ func (s *Scoped) send(ctx context.Context, scope string, org uuid.UUID, queries 
 
 // Query queries.
 func (s *Scoped) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	org, is := s.org(ctx)
+	setting, org, is := s.setting(ctx)
 	if !is {
 		return s.pool.Query(ctx, sql, args...) //nolint:wrapcheck // stands for the pool's own
 	}
-	scope := setScope
 	if len(args) > 0 && args[0] == pgx.QueryExecModeCacheDescribe { // a batch has one mode for all
-		scope, args = setScopePlanned, args[1:]
+		setting, args = setting+planned, args[1:]
 	}
-	results := s.send(ctx, scope, org, []*pgx.QueuedQuery{{SQL: sql, Arguments: args}})
+	results := s.send(ctx, setting, org, []*pgx.QueuedQuery{{SQL: sql, Arguments: args}})
 	rows, err := results.Query()
 	if err != nil {
 		_ = results.Close()

@@ -23,7 +23,7 @@ type scoped struct {
 	*pg.Scoped
 
 	mine, other uuid.UUID
-	pool        *pgxpool.Pool
+	pool, owner *pgxpool.Pool
 }
 
 func newScoped(t *testing.T) scoped {
@@ -32,7 +32,7 @@ func newScoped(t *testing.T) scoped {
 	pool, err := pg.Open(t.Context(), pgtest.RuntimeDSN(t, dsn), pg.Options{MaxConns: 1, Pooled: pgtest.Pooled()})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	s := scoped{pool: pool, mine: uuid.New(), other: uuid.New()}
+	s := scoped{pool: pool, owner: owner, mine: uuid.New(), other: uuid.New()}
 	for _, org := range []uuid.UUID{s.mine, s.other} {
 		exec(t, owner, fmt.Sprintf(`
 WITH o AS (INSERT INTO flow.organization (id, name) VALUES ('%[1]s', 'o'))
@@ -69,11 +69,11 @@ func TestScoped(t *testing.T) {
 	for name, inTx := range map[string]func(context.Context, pg.Beginner, func(context.Context, pgx.Tx) error) error{
 		"InTx": pg.InTx, "InTxGenericPlan": pg.InTxGenericPlan, "Snapshot": pg.Snapshot,
 	} {
-		require.NoError(t, inTx(ctx, s, func(ctx context.Context, tx pgx.Tx) error {
+		require.NoError(t, inTx(ctx, s.Scoped, func(ctx context.Context, tx pgx.Tx) error {
 			require.Equal(t, mine, all(ctx, tx), name)
 			return nil
 		}))
-		require.NoError(t, inTx(t.Context(), s, func(ctx context.Context, tx pgx.Tx) error {
+		require.NoError(t, inTx(t.Context(), s.Scoped, func(ctx context.Context, tx pgx.Tx) error {
 			require.Len(t, all(ctx, tx), 2, name)
 			return nil
 		}))
@@ -103,6 +103,59 @@ VALUES (gen_random_uuid(), $1, 'w', '[]', '[]', '')`
 	require.NoError(t, s.QueryRow(t.Context(), left).Scan(&role))
 	require.Equal(t, s.pool.Config().ConnConfig.User, role)
 	require.Empty(t, all(pg.WithOrg(t.Context(), uuid.Nil), s), "an organization that is not there")
+}
+
+// TestScoped_Moved: what runs for an organization that goes to another cell is refused, a transaction that began before
+// included, and leaves nothing; others are not, nor what runs for none.
+func TestScoped_Moved(t *testing.T) {
+	t.Parallel()
+	s := newScoped(t)
+	unsecured := pg.NewUnsecured(s.pool)
+	const change = "UPDATE flow.variable_set SET created_by = 'late'"
+	mine := pg.WithOrg(t.Context(), s.mine)
+	moved := func(err error, to string) {
+		t.Helper()
+		got, is := pg.MovedTo(err)
+		require.True(t, is, "%v", err)
+		require.Equal(t, to, got)
+		require.False(t, pg.CommitUnknown(err))
+	}
+	tried := func(ctx context.Context, pool pg.Pool, between func()) error {
+		return pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+			exec(t, tx, change)
+			between()
+			return nil
+		})
+	}
+	none := func() {}
+	late := tried(mine, s.Scoped, func() {
+		exec(t, s.owner, fmt.Sprintf("INSERT INTO flow.move (org_id, to_url, was_status, closed_at) "+
+			"VALUES ('%s', 'https://there', 'active', now())", s.mine))
+	})
+	moved(late, "")
+	for _, pool := range []pg.Pool{s.Scoped, unsecured} {
+		for _, ctx := range []context.Context{mine, pg.AsWorker(mine)} {
+			moved(tried(ctx, pool, none), "")
+			_, err := pool.Exec(ctx, change)
+			moved(err, "")
+			moved(pg.CustomPlan{Pool: pool}.QueryRow(ctx, "SELECT 1").Scan(new(int)), "")
+			moved(pg.QueryBatch(ctx, pool, func(db pg.DB) error {
+				_, err := db.Exec(ctx, change)
+				return err
+			}, func(db pg.DB) error {
+				_, err := db.Exec(ctx, change)
+				return err
+			}), "")
+		}
+	}
+	require.Zero(t, count(t, s.owner, "SELECT count(*) FROM flow.variable_set WHERE created_by = 'late'"))
+	exec(t, s.owner, "UPDATE flow.move SET moved_at = now()")
+	moved(tried(mine, s.Scoped, none), "https://there")
+
+	require.NoError(t, tried(pg.WithOrg(t.Context(), s.other), s.Scoped, none))
+	require.NoError(t, tried(t.Context(), s.Scoped, none))
+	exec(t, s.owner, "DELETE FROM flow.move")
+	require.NoError(t, tried(mine, s.Scoped, none))
 }
 
 // TestScoped_NoOrganization: in the role of requests nothing is seen before it is said for whom.
@@ -138,7 +191,7 @@ func TestRowSecurity_QueryWithoutOrganization(t *testing.T) {
 		ask := func(ctx context.Context) string {
 			t.Helper()
 			var found []string
-			err := pg.InTx(ctx, s, func(ctx context.Context, tx pgx.Tx) error {
+			err := pg.InTx(ctx, s.Scoped, func(ctx context.Context, tx pgx.Tx) error {
 				rows, err := tx.Query(ctx, broken, append([]any{s.mine}, args...)...)
 				require.NoError(t, err, name)
 				defer rows.Close()

@@ -150,6 +150,8 @@ func (s *Service) Returned(ctx context.Context, back Return) error {
 		_, details := provider.Explain(err)
 		return fault.New(fault.Invalid, "The issuer gave no tokens: %s Ask for a new address", details)
 	}
+	// No caller is known of whose organization it would be.
+	ctx = pg.AsWorker(pg.WithOrg(ctx, taken.OrgID))
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		row, err := s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: taken.OrgID,
 			CredentialID: taken.CredentialID, OfVersion: taken.OfVersion})
