@@ -28,7 +28,7 @@ type orgMove struct {
 	ToDatabase string        `name:"to-database-url" required:"" env:"FLOWLANE_TO_DATABASE_URL" help:"Postgres address of the other cell."`
 	To         string        `required:"" help:"Where the other cell is reached, as https://cell1.flows.example.com." placeholder:"URL"`
 	Abort      bool          `help:"Take a move back that was begun and has not ended."`
-	Wait       time.Duration `default:"1h" help:"How long to wait for calls under way. After that the organization stays paused, until the command is run again."`
+	Wait       time.Duration `default:"1h" help:"How long to wait for calls under way, and for transactions that were open before. After that the organization stays paused, until the command is run again."`
 }
 
 // transactionPatience is how long transactions are waited for while requests are refused: those of the service end by

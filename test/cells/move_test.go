@@ -18,8 +18,13 @@ import (
 	"flowlane/test/apitest"
 )
 
-// moveRecords is how many records the batch has that runs during the move.
-const moveRecords = 1500
+// moveRecords is how many records the batch has that runs during the move, moveTakes the time over which they spread.
+// Between two of them no call is under way: a move that forgot to pause the batch would not notice, and one that is over
+// before the organization is copied would have nothing to repeat.
+const (
+	moveRecords = 1500
+	moveTakes   = 45 * time.Second
+)
 
 // receiver counts the records that it is sent.
 type receiver struct {
@@ -76,7 +81,8 @@ func TestMove(t *testing.T) {
 		ID string
 	}
 	flow := func(body string) string {
-		return fmt.Sprintf(`{"name":"send","status":"active","steps":[{"id":"s","tasks":[{"id":"t",
+		return fmt.Sprintf(`{"name":"send","status":"active","steps":[{"id":"d","tasks":[{"id":"d",
+			"action_id":"core__flow__delay","params":{"seconds":"{{ input.after }}"}}]},{"id":"s","tasks":[{"id":"t",
 			"action_id":"core__http__request","params":{"method":"POST","url":%q,"body":%s}}]}]}`, r.URL, body)
 	}
 	c.Do(http.MethodPost, "/flows/definitions", flow(`"{{ input.n }}"`), host...).Want(http.StatusCreated).Into(&made)
@@ -86,7 +92,7 @@ func TestMove(t *testing.T) {
 
 	records := make([]map[string]any, moveRecords)
 	for i := range records {
-		records[i] = map[string]any{"n": i}
+		records[i] = map[string]any{"n": i, "after": moveTakes.Seconds() * float64(i) / moveRecords}
 	}
 	text, err := json.Marshal(records)
 	require.NoError(t, err)
@@ -105,7 +111,7 @@ func TestMove(t *testing.T) {
 	stop, acked := sends(t, p, h)
 	until(t, "the batch is under way", func() bool { return r.count() > moveRecords/20 })
 	move := []string{"org", "move", o.id, "--to-database-url", now.dsn, "--to", "https://cell0." + commonHost}
-	for _, step := range []string{"check", "pause", "drain", "refuse", "copy", "switch", "open", "delete"} {
+	for _, step := range []string{"check", "pause", "drain", "refuse", "close", "copy", "switch", "open", "delete"} {
 		old.dies(step, move...)
 		live := old.number("SELECT count(*) FROM flow.organization WHERE status = 'active'") +
 			now.number("SELECT count(*) FROM flow.organization WHERE status = 'active'")
