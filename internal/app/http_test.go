@@ -54,7 +54,7 @@ func TestBounds_StalledBody(t *testing.T) {
 	}
 }
 
-func TestBounds_Patience(t *testing.T) {
+func TestBounds_WaitLimit(t *testing.T) {
 	t.Parallel()
 	b := bounds{grace: 10 * time.Second, rate: 1000}
 	for name, c := range map[string]struct {

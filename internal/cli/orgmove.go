@@ -31,9 +31,9 @@ type orgMove struct {
 	Wait       time.Duration `default:"1h" help:"How long to wait for calls under way, and for transactions that were open before. After that the organization stays paused, until the command is run again."`
 }
 
-// transactionPatience is how long transactions are waited for while requests are refused: those of the service end by
+// transactionWaitLimit is how long transactions are waited for while requests are refused: those of the service end by
 // themselves, and others that were open before have been waited for already.
-const transactionPatience = 30 * time.Second
+const transactionWaitLimit = 30 * time.Second
 
 // moveSteps say what happens.
 var moveSteps = map[string]string{
@@ -97,7 +97,7 @@ func (c *orgMove) Run(ctx context.Context, p *process) error {
 }
 
 func (c *orgMove) mover(p *process, id uuid.UUID, from, to *pgxpool.Pool) (*orgmove.Mover, error) {
-	m := &orgmove.Mover{OrgID: id, From: from, To: to, Patience: transactionPatience, Say: func(step string) {
+	m := &orgmove.Mover{OrgID: id, From: from, To: to, WaitLimit: transactionWaitLimit, Say: func(step string) {
 		fmt.Fprintf(p.stderr, "%s: %s\n", step, moveSteps[step])
 	}}
 	var err error

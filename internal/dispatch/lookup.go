@@ -39,7 +39,7 @@ type lookup struct {
 // after this one.
 func (l *lookup) failed(why string, after time.Duration) {
 	l.checks, l.asked = 1, why
-	l.nextAt = maxTime(l.nextAt, l.now.Add(max(after, Patience(int(l.row.Checks)))))
+	l.nextAt = maxTime(l.nextAt, l.now.Add(max(after, LookupPause(int(l.row.Checks)))))
 }
 
 // check asks the provider, and settles the call where the answer is clear.
@@ -363,6 +363,6 @@ func Found(matches int, asked, settled time.Time) provider.Kind {
 	return provider.Pending
 }
 
-// Patience is the pause to the next question about a call that was asked about so often: 1 s, 2 s, 4 s, at most a
+// LookupPause is the pause to the next question about a call that was asked about so often: 1 s, 2 s, 4 s, at most a
 // minute.
-func Patience(checks int) time.Duration { return min(time.Second<<min(checks, 6), time.Minute) }
+func LookupPause(checks int) time.Duration { return min(time.Second<<min(checks, 6), time.Minute) }

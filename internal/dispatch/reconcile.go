@@ -182,7 +182,7 @@ func (d *Dispatcher) checkOrPostpone(ctx context.Context, k budgetKey, call *db.
 		return err //nolint:wrapcheck // says everything
 	}
 	l := lookup{d: d, key: k, row: call, now: now, known: known, age: ages[0],
-		nextAt: now.Add(Patience(int(call.Checks)))}
+		nextAt: now.Add(LookupPause(int(call.Checks)))}
 	cat, err := d.Catalog.Of(ctx, call.OrgID, call.ActionID)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything

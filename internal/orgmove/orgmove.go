@@ -48,8 +48,8 @@ type Mover struct {
 	// FromPauses and ToPauses open and end the pauses of the operator there, Deletions deletes what stays behind.
 	FromPauses, ToPauses *pause.Service
 	Deletions            *retention.Organizations
-	// Patience is how long transactions are waited for while requests are refused.
-	Patience time.Duration
+	// WaitLimit is how long transactions are waited for while requests are refused.
+	WaitLimit time.Duration
 	// Say is told what happens now.
 	Say func(step string)
 
@@ -222,9 +222,9 @@ func (m *Mover) close(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("have late requests of the organization refused: %w", err)
 	}
-	patience, cancel := context.WithTimeout(ctx, m.Patience)
+	limited, cancel := context.WithTimeout(ctx, m.WaitLimit)
 	defer cancel()
-	if err := m.transactionsEnd(patience); err != nil {
+	if err := m.transactionsEnd(limited); err != nil {
 		return err
 	}
 	return m.callsEnd(ctx)

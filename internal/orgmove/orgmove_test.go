@@ -62,7 +62,7 @@ func setup(t *testing.T) *move {
 		return pool
 	}
 	log := slog.New(slog.DiscardHandler)
-	m.Mover = &Mover{From: cell(1), To: cell(2), URL: "https://cell2.example.com", Patience: time.Second}
+	m.Mover = &Mover{From: cell(1), To: cell(2), URL: "https://cell2.example.com", WaitLimit: time.Second}
 	m.tenant = apitest.NewTenant(t, m.From, apitest.Accounts(t, m.From), "Acme")
 	m.OrgID = m.tenant.ID
 	var err error

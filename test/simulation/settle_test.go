@@ -216,7 +216,7 @@ const horizon = 2 * day
 func (b *budget) lookUp(p *process, c *call, done func()) {
 	w, a := b.w, b.account
 	asked := w.now
-	nextAt := asked.Add(dispatch.Patience(c.checks))
+	nextAt := asked.Add(dispatch.LookupPause(c.checks))
 	later := func(at time.Time) {
 		if at.After(nextAt) {
 			nextAt = at
