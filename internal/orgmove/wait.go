@@ -23,8 +23,8 @@ FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'virtualxid' AND l.mode = 'ExclusiveLock' AND l.granted AND l.pid <> pg_backend_pid()
     AND a.datname = current_database() AND a.usesysid IS NOT NULL`
 
-// transactionsEnd waits until all transactions of the database have ended that are open now, whoever's they are: nothing
-// tells for whom one writes. The error says which have not.
+// transactionsEnd waits until all transactions of the database have ended that are open now, whoever's they are:
+// nothing tells for whom one writes. The error says which have not.
 func (m *Mover) transactionsEnd(ctx context.Context) error {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()

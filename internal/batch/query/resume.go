@@ -75,8 +75,8 @@ func (v *Slice) ResumePoints(wanted []bool) ([]ResumePoint, error) {
 }
 
 // keep notes what an entry of a task says of its key. What may have arrived must come again under the same key, and
-// what was refused under another one, because providers repeat the refusals that they remember. The elements of a for_each
-// begin anew together: once one of them may have arrived, all keep their keys.
+// what was refused under another one, because providers repeat the refusals that they remember. The elements of a
+// for_each begin anew together: once one of them may have arrived, all keep their keys.
 func (p *ResumePoint) keep(no int16, task *definition.Task, t *batch.Entry) {
 	switch {
 	case t.Kind == batch.EntryUnknown, t.Kind == batch.EntryElement, t.Error != nil &&
