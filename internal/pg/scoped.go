@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -95,10 +96,17 @@ func (s *Scoped) begin(ctx context.Context) string {
 	return "; set local role " + RequestRole + "; set local flow.org = '" + org.String() + "'"
 }
 
-var errBegin = errors.New("pg: a scoped transaction is one of InTx")
+// errBegin keeps transactions from beginning in the wrong role, and those that write from ending unseen (orgTx).
+var errBegin = errors.New("pg: a scoped transaction that does not begin by InTx begins with a query, read only")
 
-// BeginTx fails: only InTx and its like set the scope of a transaction.
-func (s *Scoped) BeginTx(context.Context, pgx.TxOptions) (pgx.Tx, error) { return nil, errBegin }
+// BeginTx begins a transaction that only reads by the query of its options; InTx is the usual way.
+func (s *Scoped) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
+	if !strings.Contains(opts.BeginQuery, "read only") {
+		return nil, errBegin
+	}
+	opts.BeginQuery += s.begin(ctx)
+	return s.pool.BeginTx(ctx, opts) //nolint:wrapcheck // stands for the pool's own
+}
 
 // Acquire returns a connection, on which everything runs as the user of the pool.
 func (s *Scoped) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
