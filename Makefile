@@ -4,7 +4,9 @@ GOLANGCI_LINT_SUM = h1:JEIfjAtuBEZdNsrEO1Uypuga7EFrqU3cjEA/YwmAyMw=
 SPECMATIC_VERSION = 2.55.1
 SPECMATIC_SHA512 = e1e2c3bd9aced84c023bf266d7ee5e8e1e8ab71699ef2a2de40e2e46b37962e7f9e36e2a3c7a99de4b5b913f378702ed3c03c54b109081f6221d1bc67b8d1ca5
 
-SQLC = CGO_ENABLED=0 go tool -modfile=tools/go.mod sqlc
+# As programs, and not by `go tool`, which compiles with other flags than GOFLAGS says.
+OGEN = go run github.com/ogen-go/ogen/cmd/ogen
+SQLC = CGO_ENABLED=0 go run -modfile=tools/go.mod github.com/sqlc-dev/sqlc/cmd/sqlc
 GOLANGCI_LINT = bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 SPECMATIC = bin/specmatic-$(SPECMATIC_VERSION).jar
 REDOCLY = REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true tools/redocly/node_modules/.bin/redocly
@@ -47,7 +49,7 @@ bin/flowlane: $(SOURCES)
 
 .PHONY: generate
 generate: $(SDK_PACKAGES) $(WEB_PACKAGES) ## Generate gen/oas and the clients of sdk from openapi.yaml, gen/db from schema and queries, and the console from web
-	go tool ogen --target gen/oas --package oas --clean --config ogen.yml openapi.yaml
+	$(OGEN) --target gen/oas --package oas --clean --config ogen.yml openapi.yaml
 	$(SQLC) generate
 	cd $(SDK) && npx --no-install openapi-ts
 	go run ./cmd/sdkgen
@@ -199,7 +201,7 @@ generators: $(GENERATORS_PACKAGES) ## See that other generators make clients of 
 	cd $(GENERATORS) && npx --no-install tsc --noEmit --strict --skipLibCheck --target es2022 --module es2022 --moduleResolution bundler \
 		--lib es2022,dom,dom.iterable ../../bin/generators/*.ts
 	mkdir bin/generators/client && cp $(GENERATORS)/go.mod $(GENERATORS)/go.sum bin/generators
-	go -C $(GENERATORS) tool oapi-codegen -generate types,client -package client -o ../../bin/generators/client/client.go ../../openapi.yaml
+	go -C $(GENERATORS) run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen -generate types,client -package client -o ../../bin/generators/client/client.go ../../openapi.yaml
 	go -C bin/generators build ./client
 
 .PHONY: console

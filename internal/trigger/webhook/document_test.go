@@ -102,7 +102,7 @@ func runSender(t *testing.T, run []string) {
 	defer front.Close()
 	cmd := exec.CommandContext(t.Context(), run[0], run[1:]...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "WEBHOOK_URL="+front.URL+"/v1/hook", "WEBHOOK_SECRET="+key, "GOFLAGS=", "NO_PROXY=*")
+	cmd.Env = append(os.Environ(), "WEBHOOK_URL="+front.URL+"/v1/hook", "WEBHOOK_SECRET="+key, "NO_PROXY=*")
 	text, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(text), `{"delivery_id":"d-1"}`) {
 		t.Errorf("%v: %s", err, text)
