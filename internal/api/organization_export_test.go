@@ -39,6 +39,7 @@ var byteColumns = map[string]string{
 	"call.exclusive_key":                  "made of the parameters of a call",
 	"call.first_key":                      "the key of a record",
 	"call.key_sums":                       "digests of the keys of records",
+	"batch_count.fragment":                "opened",
 	"call.last_key":                       "the key of a record",
 	"credential.token_url":                "an address",
 	"credential_authorization.api_key_id": "an id",
@@ -165,7 +166,13 @@ func TestOrganization_Export(t *testing.T) {
 	t.Parallel()
 	receiver := httptest.NewServer(http.HandlerFunc(echo))
 	t.Cleanup(receiver.Close)
-	s := serveStack(t, false, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, hostOf(receiver.URL)) })
+	terse := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(terse.Close)
+	s := serveStack(t, false, func(c *app.Config) {
+		c.AllowHosts = append(c.AllowHosts, hostOf(receiver.URL), hostOf(terse.URL))
+	})
 	secrets := s.fillForExport(receiver.URL)
 	org, others := s.orgID(s.Key), s.orgID(s.other.Key)
 
@@ -177,7 +184,9 @@ func TestOrganization_Export(t *testing.T) {
 		`{"records":[{"n":1.50}]}`, "Idempotency-Key", "once").
 		Want(http.StatusOK).JSON()["batch_id"].(string)
 	many := s.trigger(s.define(transformSteps), `{"records":[`+strings.Join(rowsOf(700), ",")+`]}`)
-	for _, batch := range []string{sent, brought, many} {
+	small := s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request",`+
+		`"params":{"method":"PUT","url":%q,"body":{}}}]}]`, terse.URL)), oneRecord)
+	for _, batch := range []string{sent, brought, many, small} {
 		s.await(batch)
 	}
 	open := s.made("/data/record-sets", `{"chunk_size":2}`)
@@ -324,21 +333,22 @@ func (s *stack) wantOpened(files map[string]string, receiver string) {
 			assert.Equal(s.t, request["url"], shown[call["id"].(string)])
 		}
 	}
-	kinds := map[string]int{}
-	for line := range strings.Lines(files["tables/fragment.ndjson"]) {
-		var row struct {
-			Body []struct {
-				Kind     string
-				From, To int
-			}
-		}
+	type attempts []struct {
+		Kind     string
+		From, To int
+	}
+	kinds, small := map[string]int{}, 0
+	for line := range strings.Lines(files["tables/fragment.ndjson"] + files["tables/batch_count.ndjson"]) {
+		var row struct{ Body, Fragment attempts }
 		require.NoError(s.t, json.Unmarshal([]byte(line), &row))
-		for _, b := range row.Body {
+		for _, b := range append(row.Body, row.Fragment...) {
 			kinds[b.Kind] += b.To - b.From
 		}
+		small += len(row.Fragment)
 	}
 	assert.Greater(s.t, kinds["ok"], 1300)
 	assert.Positive(s.t, kinds["failed"])
+	assert.Positive(s.t, small, "what calls of small batches did")
 	var delivery struct{ Body string }
 	require.NoError(s.t, json.Unmarshal([]byte(strings.SplitN(files["tables/webhook_delivery.ndjson"], "\n", 2)[0]),
 		&delivery))

@@ -52,12 +52,16 @@ func Exports(ctx context.Context, pool *pgxpool.Pool, blobURL, version string) (
 			return runs.Export(ctx, orgID, query.RecordFilter{BatchID: &batchID}, api.ResultLine())
 		},
 		Openers: map[string]orgexport.Opener{
+			"batch_count.fragment":  openFragment,
 			"exchange.detail":       openDetail,
-			"fragment.body":         func(w io.Writer, _, packed []byte) error { return batch.ShowFragment(w, packed) },
+			"fragment.body":         openFragment,
 			"webhook_delivery.body": openDelivery,
 		},
 	}, nil
 }
+
+// openFragment writes what attempts made of the records of a slice.
+func openFragment(w io.Writer, _, packed []byte) error { return batch.ShowFragment(w, packed) }
 
 // openDetail writes what a call sent and was answered, masked as it is stored.
 func openDetail(w io.Writer, _, packed []byte) error {
