@@ -15,6 +15,7 @@ set style data lines
 hours(column) = column / 3600.0
 
 set title 'a second'
+set yrange [0:450]
 plot samples using (hours($1)):2 every ::1 title 'messages acknowledged' lc rgb '#1f6feb', \
      '' using (hours($1)):3 every ::1 title 'calls to receivers that answer' lc rgb '#2da44e'
 set title 'from message to receiver, milliseconds'
