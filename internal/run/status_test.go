@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"flowlane/internal/batch"
+	"flowlane/internal/pg"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -144,6 +145,42 @@ func TestChange_RejectedBesideASkippedCall(t *testing.T) {
 		return c.Apply(ctx)
 	})
 	s.stands(batch.Rejected)
+}
+
+// A call that has all of a batch, and was not counted yet, takes the batch past its failure threshold: what it would
+// try again is unprocessed, and no record is counted twice.
+func TestChange_StopsByACallNotCounted(t *testing.T) {
+	t.Parallel()
+	w, plan := newWorld(t), modelPlan{{{kind: "upload"}}}
+	b := w.start(t, plan, w.define(t, plan, 0, false), []modelInput{{}, {}, {}}, 4, false, false)
+	id := uuid.Must(uuid.NewV7())
+	pieces := []ClaimedRange{{Part: w.queued(t, b.id, 0, 0)[0], CallID: id}}
+	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
+		l := w.s.BatchLock([]uuid.UUID{b.id}, pieces)
+		require.NoError(t, pg.QueryBatch(ctx, tx, l.Queries(ctx)...))
+		c, err := w.s.BeginLocked(ctx, tx, l)
+		require.NoError(t, err)
+		require.NoError(t, c.Claim(ctx, pieces))
+		require.NoError(t, w.insertCalls(ctx, tx, b.id, plan[0][0].action(), []uuid.UUID{id}, c.Now))
+		return c.Apply(ctx)
+	})
+	counts := func() (n [4]int) {
+		require.NoError(t, w.pool.QueryRow(w.ctx, `SELECT queued, accepted, failed, unprocessed FROM flow.batch_count
+			WHERE batch_id = $1`, b.id).Scan(&n[0], &n[1], &n[2], &n[3]))
+		return n
+	}
+	require.Equal(t, [4]int{3, 0, 0, 0}, counts(), "the claim writes no counters")
+	part := w.calls(t, []*modelBatch{b})[0].parts[0]
+	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
+		c, err := w.s.Begin(ctx, tx, b.id)
+		require.NoError(t, err)
+		require.NoError(t, c.Settle(ctx, []Result{{Part: part, From: batch.Started, CallID: id, Exceptions: []Exception{
+			{Offset: 0, Kind: batch.EntryFailed, Error: &batch.JobError{Code: "x"}},
+			{Offset: 1, Kind: batch.EntryRetry, Error: &batch.JobError{Code: "x"}, RetryAt: c.Now},
+		}}}))
+		return c.Apply(ctx)
+	})
+	require.Equal(t, [4]int{0, 1, 1, 1}, counts())
 }
 
 // A retry that a cancel drops does not keep the record started once the call beside it ends.
