@@ -1,12 +1,12 @@
 -- name: AuditInsert :exec
--- An account or a key of zeros stands for none.
-INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome,
-    request_id)
+-- An account, a key or a resource of zeros stands for none, and so does a name that is empty.
+INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, resource_id, action, resource_type,
+    resource_name, outcome, request_id)
 SELECT unnest(@ids::uuid[]), unnest(@org_ids::uuid[]), (SELECT flow.clock()), nullif(unnest(@account_ids::uuid[]),
     '00000000-0000-0000-0000-000000000000'),
-    nullif(unnest(@key_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@actions::text[]),
-        @resource_type::text,
-    unnest(@resource_ids::text[]), 'succeeded', unnest(@request_ids::text[]);
+    nullif(unnest(@key_ids::uuid[]), '00000000-0000-0000-0000-000000000000'),
+    nullif(unnest(@resource_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@actions::text[]),
+    @resource_type::text, nullif(unnest(@resource_names::text[]), ''), 'succeeded', unnest(@request_ids::text[]);
 
 -- name: AuditDenied :exec
 -- One row a minute for each account, key and operation, so that nobody fills the log by knocking.
@@ -44,7 +44,8 @@ WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id)
     AND (sqlc.narg('action')::text IS NULL OR l.action = sqlc.narg('action'))
     AND (sqlc.narg('outcome')::text IS NULL OR l.outcome = sqlc.narg('outcome'))
     AND (sqlc.narg('resource_type')::text IS NULL OR l.resource_type = sqlc.narg('resource_type'))
-    AND (sqlc.narg('resource_id')::text IS NULL OR l.resource_id = sqlc.narg('resource_id'))
+    AND (sqlc.narg('resource_id')::uuid IS NULL OR l.resource_id = sqlc.narg('resource_id'))
+    AND (sqlc.narg('resource_name')::text IS NULL OR l.resource_name = sqlc.narg('resource_name'))
 ORDER BY l.created_at DESC, l.id DESC LIMIT @max_rows;
 
 -- name: AuditListOldest :many
@@ -58,7 +59,8 @@ WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id)
     AND (sqlc.narg('action')::text IS NULL OR l.action = sqlc.narg('action'))
     AND (sqlc.narg('outcome')::text IS NULL OR l.outcome = sqlc.narg('outcome'))
     AND (sqlc.narg('resource_type')::text IS NULL OR l.resource_type = sqlc.narg('resource_type'))
-    AND (sqlc.narg('resource_id')::text IS NULL OR l.resource_id = sqlc.narg('resource_id'))
+    AND (sqlc.narg('resource_id')::uuid IS NULL OR l.resource_id = sqlc.narg('resource_id'))
+    AND (sqlc.narg('resource_name')::text IS NULL OR l.resource_name = sqlc.narg('resource_name'))
 ORDER BY l.created_at, l.id LIMIT @max_rows;
 
 -- name: AuditCount :one
@@ -68,4 +70,5 @@ WHERE l.org_id = @org_id AND l.created_at >= @from_time AND l.created_at < @to_t
     AND (sqlc.narg('action')::text IS NULL OR l.action = sqlc.narg('action'))
     AND (sqlc.narg('outcome')::text IS NULL OR l.outcome = sqlc.narg('outcome'))
     AND (sqlc.narg('resource_type')::text IS NULL OR l.resource_type = sqlc.narg('resource_type'))
-    AND (sqlc.narg('resource_id')::text IS NULL OR l.resource_id = sqlc.narg('resource_id'));
+    AND (sqlc.narg('resource_id')::uuid IS NULL OR l.resource_id = sqlc.narg('resource_id'))
+    AND (sqlc.narg('resource_name')::text IS NULL OR l.resource_name = sqlc.narg('resource_name'));

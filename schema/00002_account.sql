@@ -138,19 +138,21 @@ CREATE TABLE flow.audit_log (
     created_at timestamptz NOT NULL,
     account_id uuid,
     api_key_id uuid,
+    resource_id uuid,
     action text NOT NULL CHECK (action <> ''),
     resource_type text,
-    resource_id text,
+    resource_name text,
     outcome text NOT NULL CHECK (outcome IN ('succeeded', 'denied', 'refused')),
     reason text,
     address text,
     request_id text NOT NULL,
-    CHECK ((resource_type IS NULL) = (resource_id IS NULL)),
-    CHECK (resource_id IS NOT NULL OR outcome <> 'succeeded'),
+    CHECK (num_nonnulls(resource_id, resource_name) = CASE WHEN resource_type IS NULL THEN 0 ELSE 1 END),
+    CHECK (resource_type IS NOT NULL OR outcome <> 'succeeded'),
     CHECK ((outcome = 'refused') = (reason IS NOT NULL) AND (outcome = 'refused') = (address IS NOT NULL))
 );
 -- Hardly a thing belongs to several organizations, and few rows have one time: neither makes the entries longer.
-CREATE INDEX audit_log_resource ON flow.audit_log (resource_id, created_at);
+CREATE INDEX audit_log_resource ON flow.audit_log (resource_id, created_at) WHERE resource_id IS NOT NULL;
+CREATE INDEX audit_log_resource_name ON flow.audit_log (resource_name, created_at) WHERE resource_name IS NOT NULL;
 CREATE INDEX audit_log_account ON flow.audit_log (account_id, created_at);
 -- For the denied calls of the last minute, of which one is kept.
 CREATE INDEX audit_log_denied ON flow.audit_log (org_id, account_id, action, created_at) WHERE outcome = 'denied';
@@ -163,7 +165,8 @@ COMMENT ON COLUMN flow.audit_log.account_id IS 'Who called; null for the operato
 COMMENT ON COLUMN flow.audit_log.api_key_id IS 'With which key; null where the caller came with a bearer token.';
 COMMENT ON COLUMN flow.audit_log.action IS 'The operationId of the API document, or the operator''s command.';
 COMMENT ON COLUMN flow.audit_log.resource_type IS 'What kind of thing was changed; null where the call was denied before anybody looked for it.';
-COMMENT ON COLUMN flow.audit_log.resource_id IS 'Which thing was changed, as the API names it; null together with resource_type.';
+COMMENT ON COLUMN flow.audit_log.resource_id IS 'Which thing was changed; null where it has another name, and together with resource_type.';
+COMMENT ON COLUMN flow.audit_log.resource_name IS 'The same, as the API names it, of what is not named by a UUID; null for all others.';
 COMMENT ON COLUMN flow.audit_log.outcome IS 'succeeded; denied: the caller''s role or scopes do not allow the call (of a minute''s denied calls of a key one is kept); refused: the caller was not let in (of equal ones of a minute one is kept).';
 COMMENT ON COLUMN flow.audit_log.reason IS 'Why a sign-in was refused, as a word of the program; null for other outcomes.';
 COMMENT ON COLUMN flow.audit_log.address IS 'The network address that a refused sign-in came from; null for other outcomes.';

@@ -19,7 +19,8 @@ WHERE l.org_id = $1 AND l.created_at >= $2 AND l.created_at < $3
     AND ($5::text IS NULL OR l.action = $5)
     AND ($6::text IS NULL OR l.outcome = $6)
     AND ($7::text IS NULL OR l.resource_type = $7)
-    AND ($8::text IS NULL OR l.resource_id = $8)
+    AND ($8::uuid IS NULL OR l.resource_id = $8)
+    AND ($9::text IS NULL OR l.resource_name = $9)
 `
 
 type AuditCountParams struct {
@@ -30,7 +31,8 @@ type AuditCountParams struct {
 	Action       *string
 	Outcome      *string
 	ResourceType *string
-	ResourceID   *string
+	ResourceID   *uuid.UUID
+	ResourceName *string
 }
 
 func (q *Queries) AuditCount(ctx context.Context, db DBTX, arg AuditCountParams) (int64, error) {
@@ -43,6 +45,7 @@ func (q *Queries) AuditCount(ctx context.Context, db DBTX, arg AuditCountParams)
 		arg.Outcome,
 		arg.ResourceType,
 		arg.ResourceID,
+		arg.ResourceName,
 	)
 	var count int64
 	err := row.Scan(&count)
@@ -82,7 +85,7 @@ func (q *Queries) AuditDenied(ctx context.Context, db DBTX, arg AuditDeniedParam
 }
 
 const auditExport = `-- name: AuditExport :many
-SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
+SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.resource_id, l.action, l.resource_type, l.resource_name, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
 LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
 WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) > ($3::timestamptz,
@@ -130,9 +133,10 @@ func (q *Queries) AuditExport(ctx context.Context, db DBTX, arg AuditExportParam
 			&i.FlowAuditLog.CreatedAt,
 			&i.FlowAuditLog.AccountID,
 			&i.FlowAuditLog.ApiKeyID,
+			&i.FlowAuditLog.ResourceID,
 			&i.FlowAuditLog.Action,
 			&i.FlowAuditLog.ResourceType,
-			&i.FlowAuditLog.ResourceID,
+			&i.FlowAuditLog.ResourceName,
 			&i.FlowAuditLog.Outcome,
 			&i.FlowAuditLog.Reason,
 			&i.FlowAuditLog.Address,
@@ -153,43 +157,45 @@ func (q *Queries) AuditExport(ctx context.Context, db DBTX, arg AuditExportParam
 }
 
 const auditInsert = `-- name: AuditInsert :exec
-INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome,
-    request_id)
+INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, resource_id, action, resource_type,
+    resource_name, outcome, request_id)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), (SELECT flow.clock()), nullif(unnest($3::uuid[]),
     '00000000-0000-0000-0000-000000000000'),
-    nullif(unnest($4::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($5::text[]),
-        $6::text,
-    unnest($7::text[]), 'succeeded', unnest($8::text[])
+    nullif(unnest($4::uuid[]), '00000000-0000-0000-0000-000000000000'),
+    nullif(unnest($5::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($6::text[]),
+    $7::text, nullif(unnest($8::text[]), ''), 'succeeded', unnest($9::text[])
 `
 
 type AuditInsertParams struct {
-	Ids          []uuid.UUID
-	OrgIds       []uuid.UUID
-	AccountIds   []uuid.UUID
-	KeyIds       []uuid.UUID
-	Actions      []string
-	ResourceType string
-	ResourceIds  []string
-	RequestIds   []string
+	Ids           []uuid.UUID
+	OrgIds        []uuid.UUID
+	AccountIds    []uuid.UUID
+	KeyIds        []uuid.UUID
+	ResourceIds   []uuid.UUID
+	Actions       []string
+	ResourceType  string
+	ResourceNames []string
+	RequestIds    []string
 }
 
-// An account or a key of zeros stands for none.
+// An account, a key or a resource of zeros stands for none, and so does a name that is empty.
 func (q *Queries) AuditInsert(ctx context.Context, db DBTX, arg AuditInsertParams) error {
 	_, err := db.Exec(ctx, auditInsert,
 		arg.Ids,
 		arg.OrgIds,
 		arg.AccountIds,
 		arg.KeyIds,
+		arg.ResourceIds,
 		arg.Actions,
 		arg.ResourceType,
-		arg.ResourceIds,
+		arg.ResourceNames,
 		arg.RequestIds,
 	)
 	return err
 }
 
 const auditList = `-- name: AuditList :many
-SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
+SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.resource_id, l.action, l.resource_type, l.resource_name, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
 LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
 WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) < ($3::timestamptz,
@@ -198,8 +204,9 @@ WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) < ($3::times
     AND ($6::text IS NULL OR l.action = $6)
     AND ($7::text IS NULL OR l.outcome = $7)
     AND ($8::text IS NULL OR l.resource_type = $8)
-    AND ($9::text IS NULL OR l.resource_id = $9)
-ORDER BY l.created_at DESC, l.id DESC LIMIT $10
+    AND ($9::uuid IS NULL OR l.resource_id = $9)
+    AND ($10::text IS NULL OR l.resource_name = $10)
+ORDER BY l.created_at DESC, l.id DESC LIMIT $11
 `
 
 type AuditListParams struct {
@@ -211,7 +218,8 @@ type AuditListParams struct {
 	Action       *string
 	Outcome      *string
 	ResourceType *string
-	ResourceID   *string
+	ResourceID   *uuid.UUID
+	ResourceName *string
 	MaxRows      int32
 }
 
@@ -235,6 +243,7 @@ func (q *Queries) AuditList(ctx context.Context, db DBTX, arg AuditListParams) (
 		arg.Outcome,
 		arg.ResourceType,
 		arg.ResourceID,
+		arg.ResourceName,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -250,9 +259,10 @@ func (q *Queries) AuditList(ctx context.Context, db DBTX, arg AuditListParams) (
 			&i.FlowAuditLog.CreatedAt,
 			&i.FlowAuditLog.AccountID,
 			&i.FlowAuditLog.ApiKeyID,
+			&i.FlowAuditLog.ResourceID,
 			&i.FlowAuditLog.Action,
 			&i.FlowAuditLog.ResourceType,
-			&i.FlowAuditLog.ResourceID,
+			&i.FlowAuditLog.ResourceName,
 			&i.FlowAuditLog.Outcome,
 			&i.FlowAuditLog.Reason,
 			&i.FlowAuditLog.Address,
@@ -273,7 +283,7 @@ func (q *Queries) AuditList(ctx context.Context, db DBTX, arg AuditListParams) (
 }
 
 const auditListOldest = `-- name: AuditListOldest :many
-SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
+SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.resource_id, l.action, l.resource_type, l.resource_name, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
 LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
 WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) > ($3::timestamptz,
@@ -282,8 +292,9 @@ WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) > ($3::times
     AND ($7::text IS NULL OR l.action = $7)
     AND ($8::text IS NULL OR l.outcome = $8)
     AND ($9::text IS NULL OR l.resource_type = $9)
-    AND ($10::text IS NULL OR l.resource_id = $10)
-ORDER BY l.created_at, l.id LIMIT $11
+    AND ($10::uuid IS NULL OR l.resource_id = $10)
+    AND ($11::text IS NULL OR l.resource_name = $11)
+ORDER BY l.created_at, l.id LIMIT $12
 `
 
 type AuditListOldestParams struct {
@@ -296,7 +307,8 @@ type AuditListOldestParams struct {
 	Action       *string
 	Outcome      *string
 	ResourceType *string
-	ResourceID   *string
+	ResourceID   *uuid.UUID
+	ResourceName *string
 	MaxRows      int32
 }
 
@@ -321,6 +333,7 @@ func (q *Queries) AuditListOldest(ctx context.Context, db DBTX, arg AuditListOld
 		arg.Outcome,
 		arg.ResourceType,
 		arg.ResourceID,
+		arg.ResourceName,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -336,9 +349,10 @@ func (q *Queries) AuditListOldest(ctx context.Context, db DBTX, arg AuditListOld
 			&i.FlowAuditLog.CreatedAt,
 			&i.FlowAuditLog.AccountID,
 			&i.FlowAuditLog.ApiKeyID,
+			&i.FlowAuditLog.ResourceID,
 			&i.FlowAuditLog.Action,
 			&i.FlowAuditLog.ResourceType,
-			&i.FlowAuditLog.ResourceID,
+			&i.FlowAuditLog.ResourceName,
 			&i.FlowAuditLog.Outcome,
 			&i.FlowAuditLog.Reason,
 			&i.FlowAuditLog.Address,

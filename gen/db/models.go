@@ -349,12 +349,14 @@ type FlowAuditLog struct {
 	AccountID *uuid.UUID
 	// With which key; null where the caller came with a bearer token.
 	ApiKeyID *uuid.UUID
+	// Which thing was changed; null where it has another name, and together with resource_type.
+	ResourceID *uuid.UUID
 	// The operationId of the API document, or the operator's command.
 	Action string
 	// What kind of thing was changed; null where the call was denied before anybody looked for it.
 	ResourceType *string
-	// Which thing was changed, as the API names it; null together with resource_type.
-	ResourceID *string
+	// The same, as the API names it, of what is not named by a UUID; null for all others.
+	ResourceName *string
 	// succeeded; denied: the caller's role or scopes do not allow the call (of a minute's denied calls of a key one is kept); refused: the caller was not let in (of equal ones of a minute one is kept).
 	Outcome string
 	// Why a sign-in was refused, as a word of the program; null for other outcomes.

@@ -26,7 +26,7 @@ func Audit(ctx context.Context, tx db.DBTX, resourceType, resourceID string) err
 }
 
 // AuditAll is Audit for several resources that each have an actor of their own; nil for none.
-func AuditAll(ctx context.Context, tx db.DBTX, resourceType string, resourceIDs []string, actors ...*Actor) error {
+func AuditAll(ctx context.Context, tx db.DBTX, resourceType string, resources []string, actors ...*Actor) error {
 	in := db.AuditInsertParams{ResourceType: resourceType}
 	for i, a := range actors {
 		if a == nil {
@@ -36,7 +36,8 @@ func AuditAll(ctx context.Context, tx db.DBTX, resourceType string, resourceIDs 
 		in.Ids, in.OrgIds, in.AccountIds, in.KeyIds = append(in.Ids, id), append(in.OrgIds, a.OrgID),
 			append(in.AccountIds, a.AccountID), append(in.KeyIds, a.KeyID)
 		in.Actions, in.RequestIds = append(in.Actions, a.operation.ID), append(in.RequestIds, a.operation.RequestID)
-		in.ResourceIds = append(in.ResourceIds, resourceIDs[i])
+		resource, name := resourceOf(resources[i])
+		in.ResourceIds, in.ResourceNames = append(in.ResourceIds, resource), append(in.ResourceNames, name)
 	}
 	if len(in.Ids) == 0 {
 		return nil
@@ -45,6 +46,34 @@ func AuditAll(ctx context.Context, tx db.DBTX, resourceType string, resourceIDs 
 		return fmt.Errorf("write the audit log: %w", err)
 	}
 	return nil
+}
+
+// resourceOf tells the id of a thing from the name of one that has no id; what it is not is zero.
+func resourceOf(text string) (id uuid.UUID, name string) {
+	if id, err := uuid.Parse(text); err == nil && id != uuid.Nil && id.String() == text {
+		return id, ""
+	}
+	return uuid.Nil, text
+}
+
+// ResourceFilter is what rows about a resource have as id and as name; both are nil where text is nil.
+func ResourceFilter(text *string) (id *uuid.UUID, name *string) {
+	if text == nil {
+		return nil, nil
+	}
+	if id, _ := resourceOf(*text); id != uuid.Nil {
+		return &id, nil
+	}
+	return nil, text
+}
+
+// Resource is the thing that a row is about, as the API names it; nil for none.
+func Resource(l *db.FlowAuditLog) *string {
+	if l.ResourceID == nil {
+		return l.ResourceName
+	}
+	text := l.ResourceID.String()
+	return &text
 }
 
 // AsOperator returns a context in which the operator of the service acts on an organization by a command.

@@ -31,17 +31,18 @@ func (h accountHandler) ListAuditLog(ctx context.Context, params oas.ListAuditLo
 		list := oas.AuditEntryList(nothing[oas.AuditEntry](p))
 		return &list, nil
 	}
+	resourceID, resourceName := account.ResourceFilter(optional(params.ResourceID.Value, params.ResourceID.Set))
 	in := db.AuditListParams{
 		OrgID: caller.OrgID, FromTime: params.From.Value, BeforeTime: params.To.Or(endOfTime), AccountID: accountID,
 		Action: optional(params.Action.Value, params.Action.Set), Outcome: optional(params.Outcome.Value,
 			params.Outcome.Set),
 		ResourceType: optional(params.ResourceType.Value, params.ResourceType.Set),
-		ResourceID:   optional(params.ResourceID.Value, params.ResourceID.Set), MaxRows: p.Fetch(),
+		ResourceID:   resourceID, ResourceName: resourceName, MaxRows: p.Fetch(),
 	}
 	q := db.New()
 	total, err := q.AuditCount(ctx, h.reads, db.AuditCountParams{
 		OrgID: in.OrgID, FromTime: in.FromTime, ToTime: in.BeforeTime, AccountID: in.AccountID, Action: in.Action,
-		Outcome: in.Outcome, ResourceType: in.ResourceType, ResourceID: in.ResourceID,
+		Outcome: in.Outcome, ResourceType: in.ResourceType, ResourceID: in.ResourceID, ResourceName: in.ResourceName,
 	})
 	if err != nil {
 		return nil, err
@@ -74,7 +75,8 @@ func (h accountHandler) auditRows(ctx context.Context, in db.AuditListParams, ke
 	rows, err := db.New().AuditListOldest(ctx, h.reads, db.AuditListOldestParams{
 		OrgID: in.OrgID, FromTime: in.FromTime, AfterTime: at, AfterID: id, ToTime: in.BeforeTime,
 		AccountID: in.AccountID, Action: in.Action,
-		Outcome: in.Outcome, ResourceType: in.ResourceType, ResourceID: in.ResourceID, MaxRows: in.MaxRows,
+		Outcome: in.Outcome, ResourceType: in.ResourceType, ResourceID: in.ResourceID, ResourceName: in.ResourceName,
+		MaxRows: in.MaxRows,
 	})
 	out := make([]db.AuditListRow, len(rows))
 	for i, row := range rows {
@@ -102,7 +104,7 @@ func auditEntryOf(r db.AuditListRow) oas.AuditEntry {
 	l := r.FlowAuditLog
 	out := oas.AuditEntry{
 		ID: l.ID.String(), CreatedAt: l.CreatedAt.UTC(), Action: l.Action, Outcome: oas.AuditOutcome(l.Outcome),
-		ResourceType: nilString(l.ResourceType), ResourceID: nilString(l.ResourceID), AccountID: nilID(l.AccountID),
+		ResourceType: nilString(l.ResourceType), ResourceID: nilString(account.Resource(&l)), AccountID: nilID(l.AccountID),
 		AuthMethod: oas.AuditEntryAuthMethod(account.AuthMethod(&l)), APIKeyID: nilID(l.ApiKeyID),
 		APIKeyName: nilString(r.KeyName), APIKeyPrefix: nilString(r.KeyPrefix),
 		APIKeyLastFour: nilString(r.KeyLastFour),

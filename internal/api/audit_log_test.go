@@ -40,12 +40,13 @@ func TestAuditLog_Filters(t *testing.T) {
 	tomorrow := time.Now().Add(12 * time.Hour).UTC().Format(time.RFC3339)
 	latest := read("").Items[0].CreatedAt.Format(time.RFC3339Nano)
 	for query, want := range map[string]string{
-		"":                         all,
-		"action=createRecordSet":   "createRecordSet",
-		"action=createrecordset":   "",
-		"resource_type=api_key":    "revokeApiKey createApiKey",
-		"resource_id=" + key:       "revokeApiKey createApiKey",
-		"resource_id=" + key + "x": "",
+		"":                                         all,
+		"action=createRecordSet":                   "createRecordSet",
+		"action=createrecordset":                   "",
+		"resource_type=api_key":                    "revokeApiKey createApiKey",
+		"resource_id=" + key:                       "revokeApiKey createApiKey",
+		"resource_id=" + key + "x":                 "",
+		"resource_id=" + strings.ToUpper(key):      "",
 		"account_id=" + b.acme.AccountID.String():  all,
 		"account_id=" + b.other.AccountID.String(): "",
 		"account_id=nonsense":                      "",
@@ -79,7 +80,7 @@ func TestAuditLog_Paging(t *testing.T) {
 	}
 	// Several entries with one time: the place of a page is more than a time.
 	_, err := b.pool.Exec(t.Context(),
-		`INSERT INTO flow.audit_log (id, org_id, created_at, account_id, action, resource_type, resource_id, outcome, request_id)
+		`INSERT INTO flow.audit_log (id, org_id, created_at, account_id, action, resource_type, resource_name, outcome, request_id)
 		SELECT gen_random_uuid(), $1, '2020-01-01', $2, 'createBatch', 'batch', n::text, 'succeeded', '' FROM generate_series(1, 8) n`,
 		b.acme.ID, b.acme.AccountID)
 	require.NoError(t, err)

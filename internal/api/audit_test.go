@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -373,7 +374,7 @@ func TestAuditLog_EveryChange(t *testing.T) {
 				call.id = res.JSON()[call.idField].(string)
 			}
 			var log auditLog
-			s.Do("GET", "/account/audit-log?limit=1", nil).Want(200).Into(&log)
+			s.Do("GET", "/account/audit-log?limit=1&resource_id="+url.QueryEscape(call.id), nil).Want(200).Into(&log)
 			require.Len(t, log.Items, 1)
 			got := log.Items[0]
 			assert.WithinDuration(t, time.Now(), got.CreatedAt, time.Minute)

@@ -282,7 +282,7 @@ func TestHousekeeping_Debt(t *testing.T) {
 			"10 FROM flow.organization WHERE name = 'a'",
 		`CREATE TEMP TABLE old AS SELECT o.id AS org_id, gen_random_uuid() AS id, flow.clock() - make_interval(days => d) AS at
 			FROM flow.organization o CROSS JOIN unnest(ARRAY[0, CASE WHEN o.name = 'a' THEN 50 ELSE 45 END]) d WHERE o.name IN ('a', 'b')`,
-		`INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_id, outcome, request_id)
+		`INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_name, outcome, request_id)
 			SELECT id, org_id, at, 'a', 't', 'r', 'succeeded', '' FROM old`,
 		`INSERT INTO flow.exchange (org_id, id, domain, action_id, lane, attempt, records, batch_id, step_no, task_no, outcome, claimed_at, detail)
 			SELECT org_id, (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || right(md5(id::text), 19))::uuid, 'd', 'a', 'bulk',
@@ -332,7 +332,7 @@ func TestHousekeeping_Audit(t *testing.T) {
 		t.Helper()
 		for _, sql := range []string{
 			"INSERT INTO flow.organization (id, name) SELECT gen_random_uuid(), 'o' FROM generate_series(1, 3)",
-			`INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_id, outcome, request_id)
+			`INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_name, outcome, request_id)
 				SELECT gen_random_uuid(), o.id, flow.clock() - make_interval(days => d), 'a', 't', 'r', 'succeeded', ''
 				FROM flow.organization o CROSS JOIN unnest(ARRAY[0, 39, 41, 50]) d WHERE o.name = 'o'`,
 		} {

@@ -81,7 +81,7 @@ func (c *auditExport) Run(ctx context.Context, p *process) error {
 			l := &rows[i].FlowAuditLog
 			if err := lines.Encode(auditLine{
 				ID: l.ID, CreatedAt: l.CreatedAt.UTC(), Action: l.Action, Outcome: l.Outcome,
-				ResourceType: l.ResourceType, ResourceID: l.ResourceID, AccountID: l.AccountID,
+				ResourceType: l.ResourceType, ResourceID: account.Resource(l), AccountID: l.AccountID,
 				AccountName: rows[i].AccountName, AuthMethod: account.AuthMethod(l), APIKeyID: l.ApiKeyID,
 				KeyName: rows[i].KeyName, KeyPrefix: rows[i].KeyPrefix, KeyLastFour: rows[i].KeyLastFour,
 				Reason: l.Reason, Address: l.Address, RequestID: l.RequestID,

@@ -19,7 +19,7 @@ func TestAuditExport_Pages(t *testing.T) {
 	output(t, env, &org, "org", "create", "--name", "Acme")
 	output(t, env, &other, "org", "create", "--name", "Other")
 	if _, err := pool.Exec(t.Context(),
-		`INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_id, outcome, request_id)
+		`INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_name, outcome, request_id)
 		SELECT gen_random_uuid(), o::uuid, '2020-01-01'::timestamptz + make_interval(days => n / 700), 'a', 't', n::text, 'succeeded', ''
 		FROM generate_series(0, 2799) n, unnest(ARRAY[$1, $2]) o`, org.ID, other.ID); err != nil {
 		t.Fatal(err)

@@ -216,7 +216,7 @@ func TestOrg_Export_Pieces(t *testing.T) {
 	insert(t, pool, `INSERT INTO flow.batch_count SELECT (jsonb_populate_record(b, jsonb_build_object('batch_id', c.id))).* FROM flow.batch_count b, copy c WHERE b.batch_id = $1`, batch)
 	insert(t, pool, `INSERT INTO flow.element (batch_id, position, step_no, task_no, element, output)
 		SELECT c.id, p, 0, 0, 0, '1' FROM copy c, generate_series(1, CASE WHEN c.n % 1000 = 7 THEN 2000 ELSE 2 END) p`)
-	insert(t, pool, `INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_id, outcome, request_id)
+	insert(t, pool, `INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_name, outcome, request_id)
 		SELECT gen_random_uuid(), o.id, '2020-01-01'::timestamptz + make_interval(days => n / 700), 'many', 't', n::text, 'succeeded', ''
 		FROM generate_series(0, 2799) n, flow.organization o`)
 
@@ -239,15 +239,15 @@ func TestOrg_Export_Pieces(t *testing.T) {
 	seen := map[string]bool{}
 	for line := range strings.Lines(files["tables/audit_log.ndjson"]) {
 		var row struct {
-			Action     string
-			ResourceID string `json:"resource_id"`
-			OrgID      string `json:"org_id"`
+			Action       string
+			ResourceName string `json:"resource_name"`
+			OrgID        string `json:"org_id"`
 		}
 		if err := json.Unmarshal([]byte(line), &row); err != nil || row.OrgID == other.ID {
 			t.Fatalf("%s: %v", line, err)
 		}
 		if row.Action == "many" {
-			seen[row.ResourceID] = true
+			seen[row.ResourceName] = true
 		}
 	}
 	if len(seen) != 2800 {

@@ -32,7 +32,7 @@ func TestGrantRuntime(t *testing.T) {
 	try := func(sql string) error { _, err := service.Exec(t.Context(), sql); return err }
 	_, err := owner.Exec(t.Context(), `CREATE TABLE flow.later (n int GENERATED ALWAYS AS IDENTITY);
 		CREATE VIEW ops.later AS SELECT * FROM flow.later;
-		INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_id, outcome, request_id)
+		INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_name, outcome, request_id)
 		SELECT gen_random_uuid(), gen_random_uuid(), flow.clock() - make_interval(days => d), 'createThing', 'thing', '1', 'succeeded', d::text
 		FROM unnest(ARRAY[1, 31]) d`)
 	require.NoError(t, err)
