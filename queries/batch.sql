@@ -7,8 +7,8 @@ SELECT flow.clock()::timestamptz;
 -- Locks batches against every other change, in one order, and reads them. The clock is read once, when all locks were
 -- had: beside FOR UPDATE it would be read before.
 WITH locked AS MATERIALIZED (
-    SELECT b.id, b.org_id, b.definition_id, b.version, c.status, b.page_set, b.metadata, b.created_at, b.record_count,
-        c.stopped_at, c.change_no,
+    SELECT b.id, b.org_id, b.definition_id, b.version, c.status,
+        coalesce(b.page_set, b.id)::uuid AS page_set, b.metadata, b.created_at, b.record_count, c.stopped_at, c.change_no,
         (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.root_id, b.created_by, c.one_slice,
             ARRAY[c.staged, c.queued, c.pending, c.started,
             c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed,
@@ -19,8 +19,8 @@ WITH locked AS MATERIALIZED (
 SELECT locked.*, (SELECT flow.clock() FROM (SELECT count(*) FROM locked) l)::timestamptz AS now FROM locked;
 
 -- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, page_set, metadata, created_at, scheduled_at, root_id, record_count, retry_of,
-    trace
+SELECT id, org_id, definition_id, version, coalesce(page_set, id)::uuid AS page_set, metadata, created_at,
+    scheduled_at, root_id, record_count, retry_of, trace
     FROM flow.batch WHERE id = ANY(@ids::uuid[]);
 
 -- name: BatchesStart :exec
@@ -41,9 +41,8 @@ WITH started AS MATERIALIZED (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count,
         page_set, lane,
         scheduled_at, created_by, created_at, event_depth, root_id, trace, page_bytes, page)
-    SELECT s.id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, s.metadata, s.rows, s.page_set,
-        @lane,
-        @scheduled_at, @created_by, @now, @event_depth, sqlc.narg('root_id'),
+    SELECT s.id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, s.metadata, s.rows,
+        nullif(s.page_set, s.id), @lane, @scheduled_at, @created_by, @now, @event_depth, sqlc.narg('root_id'),
             s.trace, CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
         CASE WHEN s.page_set = s.id THEN s.body END
     FROM started s

@@ -6,12 +6,13 @@ SELECT s.id, s.chunk_count AS size, s.id AS pages FROM flow.record_set s WHERE s
     ORDER BY s.id LIMIT @max_rows;
 
 -- name: ExportBatches :many
-SELECT b.id, b.record_count AS size, b.page_set AS pages FROM flow.batch b WHERE b.org_id = @org_id AND b.id > @behind
+SELECT b.id, b.record_count AS size, coalesce(b.page_set, b.id)::uuid AS pages FROM flow.batch b
+WHERE b.org_id = @org_id AND b.id > @behind
     ORDER BY b.id LIMIT @max_rows;
 
 -- name: ExportBatchesBrought :many
 -- As ExportBatches: those that brought their records, which are those of no record set and no other batch.
-SELECT b.id, b.record_count AS size, b.page_set AS pages FROM flow.batch b
+SELECT b.id, b.record_count AS size, coalesce(b.page_set, b.id)::uuid AS pages FROM flow.batch b
 WHERE b.org_id = @org_id AND b.id > @behind AND b.retry_of IS NULL AND NOT EXISTS (SELECT FROM flow.record_set s
     WHERE s.id = b.page_set)
 ORDER BY b.id LIMIT @max_rows;

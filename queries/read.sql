@@ -333,7 +333,7 @@ SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.all_fragments f WHE
             AND (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)), 0)
     + CASE WHEN @pages::boolean AND s.new_page THEN coalesce(
         (SELECT p.raw_bytes FROM flow.page p WHERE p.set_id = b.page_set AND p.first = s.first - s.page_off),
-        (SELECT o.page_bytes FROM flow.batch o WHERE o.id = b.page_set), 0) ELSE 0 END)::bigint AS bytes
+        (SELECT o.page_bytes FROM flow.batch o WHERE o.id = coalesce(b.page_set, b.id)), 0) ELSE 0 END)::bigint AS bytes
 FROM (
     SELECT d.i, d.from_step, d.inherited_from, r.*, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id
         ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page

@@ -27,7 +27,7 @@ CREATE TABLE flow.batch (
     retry_no int NOT NULL DEFAULT 0,
     metadata text NOT NULL,
     record_count bigint NOT NULL CHECK (record_count >= 0),
-    page_set uuid NOT NULL,
+    page_set uuid,
     lane flow.lane,
     scheduled_at timestamptz,
     created_by uuid,
@@ -37,7 +37,7 @@ CREATE TABLE flow.batch (
     page bytea,
     CHECK ((retry_of IS NULL) = (retry_root IS NULL)),
     CHECK ((page IS NULL) = (page_bytes IS NULL)),
-    CHECK (page IS NULL OR page_set = id)
+    CHECK (page IS NULL OR page_set IS NULL)
 );
 -- A small page of a batch that has no other stands here: a row of flow.page and its entry in an index less for each
 -- start. It is small because lists read whole rows.
@@ -65,7 +65,7 @@ COMMENT ON COLUMN flow.batch.retry_root IS 'The first batch of those that retry 
 COMMENT ON COLUMN flow.batch.retry_no IS 'Place among the retries of the same root; 0 for all others.';
 COMMENT ON COLUMN flow.batch.metadata IS 'A JSON object of the trigger''s, as text: key order and digits stay as they were sent.';
 COMMENT ON COLUMN flow.batch.record_count IS 'How many jobs it has; never changes.';
-COMMENT ON COLUMN flow.batch.page_set IS 'The set of pages with its records, or the batch whose row has the only one; a retry shares that of the earlier batch.';
+COMMENT ON COLUMN flow.batch.page_set IS 'The set of pages with its records, or the batch whose row has the only one, which a retry shares with the earlier batch; null where its own row has it.';
 COMMENT ON COLUMN flow.batch.lane IS 'The lane that the trigger asked for; null where definition or catalog decide.';
 COMMENT ON COLUMN flow.batch.scheduled_at IS 'When it is to begin; null for at once.';
 COMMENT ON COLUMN flow.batch.created_by IS 'The account that triggered it; null for work without a caller.';

@@ -163,8 +163,8 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 }
 
 const batchHeads = `-- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, page_set, metadata, created_at, scheduled_at, root_id, record_count, retry_of,
-    trace
+SELECT id, org_id, definition_id, version, coalesce(page_set, id)::uuid AS page_set, metadata, created_at,
+    scheduled_at, root_id, record_count, retry_of, trace
     FROM flow.batch WHERE id = ANY($1::uuid[])
 `
 
@@ -218,8 +218,8 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 
 const batchLock = `-- name: BatchLock :many
 WITH locked AS MATERIALIZED (
-    SELECT b.id, b.org_id, b.definition_id, b.version, c.status, b.page_set, b.metadata, b.created_at, b.record_count,
-        c.stopped_at, c.change_no,
+    SELECT b.id, b.org_id, b.definition_id, b.version, c.status,
+        coalesce(b.page_set, b.id)::uuid AS page_set, b.metadata, b.created_at, b.record_count, c.stopped_at, c.change_no,
         (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.root_id, b.created_by, c.one_slice,
             ARRAY[c.staged, c.queued, c.pending, c.started,
             c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed,
@@ -441,9 +441,8 @@ WITH started AS MATERIALIZED (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count,
         page_set, lane,
         scheduled_at, created_by, created_at, event_depth, root_id, trace, page_bytes, page)
-    SELECT s.id, $1, $4, $5, $21, $22, s.metadata, s.rows, s.page_set,
-        $23,
-        $24, $25, $7, $26, $27,
+    SELECT s.id, $1, $4, $5, $21, $22, s.metadata, s.rows,
+        nullif(s.page_set, s.id), $23, $24, $25, $7, $26, $27,
             s.trace, CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
         CASE WHEN s.page_set = s.id THEN s.body END
     FROM started s

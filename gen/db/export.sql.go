@@ -12,7 +12,8 @@ import (
 )
 
 const exportBatches = `-- name: ExportBatches :many
-SELECT b.id, b.record_count AS size, b.page_set AS pages FROM flow.batch b WHERE b.org_id = $1 AND b.id > $2
+SELECT b.id, b.record_count AS size, coalesce(b.page_set, b.id)::uuid AS pages FROM flow.batch b
+WHERE b.org_id = $1 AND b.id > $2
     ORDER BY b.id LIMIT $3
 `
 
@@ -49,7 +50,7 @@ func (q *Queries) ExportBatches(ctx context.Context, db DBTX, arg ExportBatchesP
 }
 
 const exportBatchesBrought = `-- name: ExportBatchesBrought :many
-SELECT b.id, b.record_count AS size, b.page_set AS pages FROM flow.batch b
+SELECT b.id, b.record_count AS size, coalesce(b.page_set, b.id)::uuid AS pages FROM flow.batch b
 WHERE b.org_id = $1 AND b.id > $2 AND b.retry_of IS NULL AND NOT EXISTS (SELECT FROM flow.record_set s
     WHERE s.id = b.page_set)
 ORDER BY b.id LIMIT $3

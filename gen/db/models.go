@@ -395,8 +395,8 @@ type FlowBatch struct {
 	Metadata string
 	// How many jobs it has; never changes.
 	RecordCount int64
-	// The set of pages with its records, or the batch whose row has the only one; a retry shares that of the earlier batch.
-	PageSet uuid.UUID
+	// The set of pages with its records, or the batch whose row has the only one, which a retry shares with the earlier batch; null where its own row has it.
+	PageSet *uuid.UUID
 	// The lane that the trigger asked for; null where definition or catalog decide.
 	Lane *FlowLane
 	// When it is to begin; null for at once.

@@ -1234,7 +1234,7 @@ SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.all_fragments f WHE
             AND (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)), 0)
     + CASE WHEN $1::boolean AND s.new_page THEN coalesce(
         (SELECT p.raw_bytes FROM flow.page p WHERE p.set_id = b.page_set AND p.first = s.first - s.page_off),
-        (SELECT o.page_bytes FROM flow.batch o WHERE o.id = b.page_set), 0) ELSE 0 END)::bigint AS bytes
+        (SELECT o.page_bytes FROM flow.batch o WHERE o.id = coalesce(b.page_set, b.id)), 0) ELSE 0 END)::bigint AS bytes
 FROM (
     SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.page_off, r.tasks_done, r.first_step, r.detached, r.staged, r.pending, r.needs_reconcile, r.failed, r.cancelled, r.rejected, r.unprocessed, r.unresolved, r.queued, r.started, r.completed, r.accepted, r.remaining, r.step_no, r.state, r.xid, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id
         ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page

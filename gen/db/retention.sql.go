@@ -63,7 +63,8 @@ func (q *Queries) BatchFamilyOpen(ctx context.Context, db DBTX, id uuid.UUID) (B
 
 const batchesErase = `-- name: BatchesErase :execrows
 WITH old AS (
-    SELECT b.id, b.org_id, b.page_set FROM flow.batch b JOIN flow.batch_count n ON n.batch_id = b.id
+    SELECT b.id, b.org_id, coalesce(b.page_set, b.id) AS page_set FROM flow.batch b
+    JOIN flow.batch_count n ON n.batch_id = b.id
     CROSS JOIN LATERAL (
         SELECT CASE WHEN $1::boolean THEN 'infinity' ELSE flow.kept_since(b.org_id, 'batches',
             $2) END AS since OFFSET 0
@@ -328,7 +329,7 @@ WITH old AS MATERIALIZED (
     DELETE FROM flow.batch b USING old o WHERE b.id = o.id RETURNING b.id, b.org_id, b.page_set, b.retry_of
 ), noted AS (
     INSERT INTO flow.erasure (batch_id, org_id, page_set) SELECT g.id,
-        g.org_id, CASE WHEN g.retry_of IS NULL THEN g.page_set END FROM gone g
+        g.org_id, CASE WHEN g.retry_of IS NULL THEN coalesce(g.page_set, g.id) END FROM gone g
     RETURNING 1
 )
 SELECT count(*) FROM noted

@@ -3,6 +3,7 @@ package batch
 import (
 	"bufio"
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ type Entry struct {
 	Attempt int32  `json:"n,omitempty"`
 	// Element is the element of the task's for_each, from 0.
 	Element int32  `json:"i,omitempty"`
-	CallID  string `json:"c,omitempty"`
+	CallID  CallID `json:"c,omitzero"`
 	// StartedAt and EndedAt are Unix milliseconds.
 	StartedAt int64           `json:"s,omitempty"`
 	EndedAt   int64           `json:"e,omitempty"`
@@ -142,11 +143,24 @@ func Millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-func CallText(id uuid.UUID) string {
-	if id == uuid.Nil {
-		return ""
+// CallID is the id of a call, of zeros for none. An entry has it in 22 characters of base64url where a UUID's text has
+// 36: there is one for every record of a small batch.
+type CallID uuid.UUID
+
+// IsZero reports whether there is no call.
+func (id CallID) IsZero() bool { return id == CallID{} }
+
+func (id CallID) MarshalText() ([]byte, error) {
+	return base64.RawURLEncoding.AppendEncode(nil, id[:]), nil
+}
+
+func (id *CallID) UnmarshalText(text []byte) error {
+	raw, err := base64.RawURLEncoding.AppendDecode(nil, text)
+	if err != nil || len(raw) != len(id) {
+		return fmt.Errorf("%w: no id of a call", errFragment)
 	}
-	return id.String()
+	*id = CallID(raw)
+	return nil
 }
 
 // A fragment's body is one byte that names the encoding, then newline-separated entries.
@@ -169,11 +183,11 @@ var entryDict = s2.MakeDict([]byte(`"code":"unknown_outcome",`+
 	`"message":"The provider gave no clear answer: no answer came in time"`+
 	`,"step_id":"s","task_id":"t","provider_status":422,"provider_code":"","provider_message":""}}`+
 	`{"f":0,"t":1,"q":2,"b":1,"x":[0],"k":"retry","n":1,"i":0,"c":"","r":{"code":"provider_refused","message":"The provider refused the call (status 422)"`+
-	`{"f":0,"t":1,"q":2,"k":"skipped","e":17955`+"\n"+`{"f":0,"t":1,"q":2,"k":"failed","n":1,"c":"01`+
-	`{"f":0,"t":1,"q":2,"k":"ok","n":1,"c":"01","s":17955,"e":17955,"o":{"status":200,"headers":{"cache-control":"no-cache","content-length":"2",`+
+	`{"f":0,"t":1,"q":2,"k":"skipped","e":17955`+"\n"+`{"f":0,"t":1,"q":2,"k":"failed","n":1,"c":"Aa`+
+	`{"f":0,"t":1,"q":2,"k":"ok","n":1,"c":"Aa","s":17955,"e":17955,"o":{"status":200,"headers":{"cache-control":"no-cache","content-length":"2",`+
 	`"content-type":"application/json; charset=utf-8","date":"Thu, 01 Jan 2026 00:00:00 GMT","server":"nginx","vary":"Origin","x-request-id":"`+
 	`"},"body":{"id":"","status":"ok"}}}`+"\n"+
-	`{"f":0,"t":1,"q":2,"k":"ok","n":1,"c":"01","s":1,"e":1,"o":{"status":204,"headers":{"date":"Thu, 01 Jan 2026 00:00:00 GMT"},"body":null}}`+"\n"), nil)
+	`{"f":0,"t":1,"q":2,"k":"ok","n":1,"c":"Aa","s":1,"e":1,"o":{"status":204,"headers":{"date":"Thu, 01 Jan 2026 00:00:00 GMT"},"body":null}}`+"\n"), nil)
 
 func EncodeEntries(entries []Entry) ([]byte, error) {
 	var plain bytes.Buffer
@@ -288,7 +302,7 @@ type shownEntry struct {
 	Kind      string          `json:"kind"`
 	Attempt   int32           `json:"attempt,omitempty"`
 	Element   int32           `json:"element,omitempty"`
-	CallID    string          `json:"call_id,omitempty"`
+	CallID    uuid.UUID       `json:"call_id,omitzero"`
 	StartedAt *time.Time      `json:"started_at,omitempty"`
 	EndedAt   *time.Time      `json:"ended_at,omitempty"`
 	Output    json.RawMessage `json:"output,omitempty"`
@@ -311,7 +325,7 @@ func ShowFragment(w io.Writer, body []byte) error {
 		_ = out.WriteByte(sep) // Flush tells
 		sep = ','
 		return lines.Encode(shownEntry{
-			t.From, t.To, t.LeftOut, t.Kind, t.Attempt, t.Element, t.CallID, shownTime(t.StartedAt),
+			t.From, t.To, t.LeftOut, t.Kind, t.Attempt, t.Element, uuid.UUID(t.CallID), shownTime(t.StartedAt),
 			shownTime(t.EndedAt), t.Output, t.Error, t.Body,
 		})
 	})

@@ -191,7 +191,7 @@ func (l *loops) settle(r *Result) {
 	default:
 		if failure != nil {
 			l.c.add(p, batch.Entry{From: offset, To: offset + 1, Kind: batch.EntryElement, Attempt: p.Attempt,
-				CallID:    batch.CallText(r.CallID),
+				CallID:    batch.CallID(r.CallID),
 				StartedAt: batch.Millis(r.StartedAt), EndedAt: batch.Millis(r.EndedAt), Error: failure})
 			p.Element = p.Elements // the entry of the task as a whole tells of no call
 		}

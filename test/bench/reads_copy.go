@@ -295,7 +295,7 @@ func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, defini
 	slice["remaining"] = waits + "::int * " + size
 	copies := []rowCopy{
 		{"flow.batch", "t.id = b.source", "b.i", map[string]string{
-			"id": "b.id", "page_set": "CASE WHEN t.page IS NULL THEN b.page_set ELSE b.id END", "created_at": at,
+			"id": "b.id", "page_set": "CASE WHEN t.page IS NULL THEN b.page_set END", "created_at": at,
 			"definition_id": "b.definition_id",
 		}},
 		{"flow.batch_count", ofBlock, "b.i", state},

@@ -219,10 +219,10 @@ func (v *Slice) path(r *Record) ([]ExecutionStep, error) {
 
 // add takes over what an entry tells.
 func (t *ExecutionTask) add(entry *batch.Entry) {
-	counts := entry.CallID != "" || (t.Task.Action.Call == nil && entry.Kind != batch.EntrySkipped)
+	counts := !entry.CallID.IsZero() || (t.Task.Action.Call == nil && entry.Kind != batch.EntrySkipped)
 	t.saw(entry, counts)
 	// else it speaks of the task as a whole
-	if entry.CallID != "" || entry.Kind == batch.EntryElement || entry.Kind == batch.EntryRequeued ||
+	if !entry.CallID.IsZero() || entry.Kind == batch.EntryElement || entry.Kind == batch.EntryRequeued ||
 		entry.Kind == batch.EntryUnknown {
 		t.addElement(entry)
 	}
@@ -247,7 +247,7 @@ func (t *ExecutionTask) addElement(entry *batch.Entry) {
 	if e == nil {
 		return
 	}
-	e.saw(entry, entry.CallID != "")
+	e.saw(entry, !entry.CallID.IsZero())
 	e.Error = entry.Error
 	switch {
 	case entry.Kind == batch.EntryOK, entry.Kind == batch.EntryElement && entry.Error == nil:

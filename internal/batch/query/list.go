@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
@@ -156,12 +157,20 @@ func (w *walk) take(ctx context.Context, views []*Slice) error {
 	return nil
 }
 
+// pageSet is where the records of a batch stand.
+func pageSet(b *db.FlowBatch) uuid.UUID {
+	if b.PageSet == nil {
+		return b.ID
+	}
+	return *b.PageSet
+}
+
 // readInputs reads the raw records of slices, which are there until they are released. Slices that lie in one page
 // share it, so that it is unpacked once.
 func (s *Reader) readInputs(ctx context.Context, tx pgx.Tx, views []*Slice) (release func(), err error) {
 	refs := make([]recordset.PageRef, len(views))
 	for i, v := range views {
-		refs[i] = recordset.PageRef{Set: v.Batch.FlowBatch.PageSet, First: v.First - int64(v.PageOff)}
+		refs[i] = recordset.PageRef{Set: pageSet(&v.Batch.FlowBatch), First: v.First - int64(v.PageOff)}
 	}
 	if len(refs) == 0 {
 		return func() {}, nil

@@ -93,7 +93,7 @@ func eventFactsOf(step, task int16, t *batch.Entry) []fact {
 	if at := max(t.StartedAt, t.EndedAt); at > 0 {
 		end.at = time.UnixMilli(cmp.Or(t.EndedAt, at)).UTC()
 	}
-	if end.called = t.CallID != "" || !t.Decides() && t.Kind != batch.EntryWaiting; !end.called {
+	if end.called = !t.CallID.IsZero() || !t.Decides() && t.Kind != batch.EntryWaiting; !end.called {
 		return []fact{end}
 	}
 	begin := fact{step: step, task: task, no: cmp.Or(t.ClaimNo, t.ChangeNo), claim: true, attempt: t.Attempt,

@@ -152,7 +152,7 @@ func (v *Slice) tell(wanted []bool, want Want) ([]history, *outputs, error) {
 		}
 		t.Each(func(o int32) {
 			histories[o].saw(t.StartedAt, t.EndedAt)
-			if t.CallID != "" {
+			if !t.CallID.IsZero() {
 				k := attemptKey{step, task, t.Element, o}
 				attempts[k] = max(attempts[k], t.Attempt)
 			}
