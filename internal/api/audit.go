@@ -104,7 +104,8 @@ func auditEntryOf(r db.AuditListRow) oas.AuditEntry {
 	l := r.FlowAuditLog
 	out := oas.AuditEntry{
 		ID: l.ID.String(), CreatedAt: l.CreatedAt.UTC(), Action: l.Action, Outcome: oas.AuditOutcome(l.Outcome),
-		ResourceType: nilString(l.ResourceType), ResourceID: nilString(account.Resource(&l)), AccountID: nilID(l.AccountID),
+		ResourceType: nilString(l.ResourceType), ResourceID: nilString(account.Resource(&l)),
+		AccountID:  nilID(l.AccountID),
 		AuthMethod: oas.AuditEntryAuthMethod(account.AuthMethod(&l)), APIKeyID: nilID(l.ApiKeyID),
 		APIKeyName: nilString(r.KeyName), APIKeyPrefix: nilString(r.KeyPrefix),
 		APIKeyLastFour: nilString(r.KeyLastFour),

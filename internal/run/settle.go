@@ -126,7 +126,8 @@ func (c *Change) addResult(r *Result) {
 		Attempt: r.Part.Attempt, CallID: batch.CallID(r.CallID), StartedAt: batch.Millis(r.StartedAt),
 		EndedAt: batch.Millis(r.EndedAt), Output: r.Output}
 	if r.Part.Elements > 0 && r.Part.Element == r.Part.Elements {
-		t.CallID, t.StartedAt, t.EndedAt, t.Attempt = batch.CallID{}, 0, batch.Millis(c.Now), 0 // the elements have told of their calls
+		// The elements have told of their calls.
+		t.CallID, t.StartedAt, t.EndedAt, t.Attempt = batch.CallID{}, 0, batch.Millis(c.Now), 0
 	}
 	if int32(len(r.Exceptions)) < r.Part.Records() {
 		// The exceptions have entries of their own: this one must not tell of an attempt that never was.
