@@ -205,7 +205,7 @@ generators: $(GENERATORS_PACKAGES) ## See that other generators make clients of 
 	go -C bin/generators build ./client
 
 .PHONY: console
-console: bin/flowlane $(WEB_PACKAGES) $(SERVERS_PACKAGES) ## Try the console in a browser (Debian's chromium, or CHROMIUM) against a live server
+console: bin/flowlane $(WEB_PACKAGES) $(SERVERS_PACKAGES) ## Try the console in a browser (Debian's chromium-headless-shell, or CHROMIUM) against a live server
 	cd $(WEB) && npx --no-install vitest run test/
 	@# A file of them that takes ten minutes hangs; what it left open then, or when its tests were over, must not hold up the others.
 	cd $(WEB) && node --test --test-concurrency=2 --test-timeout=600000 --test-force-exit e2e/

@@ -9,11 +9,8 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -39,19 +36,13 @@ await fetch(location, { method: 'POST', body: text });
 // page is an origin whose pages run a program in a real browser.
 type page struct {
 	*httptest.Server
-	mux      *http.ServeMux
-	chromium string
+	mux *http.ServeMux
 }
 
-// newPage serves a program, and the modules of the client as they were installed in dir. It needs chromium; with CI set
-// the lack of it is a failure.
+// newPage serves a program, and the modules of the client as they were installed in dir.
 func newPage(t *testing.T, dir, program string) *page {
 	t.Helper()
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		servers.Missing(t, "install chromium")
-	}
-	p := &page{mux: http.NewServeMux(), chromium: chromium}
+	p := &page{mux: http.NewServeMux()}
 	modules := http.FileServer(http.Dir(filepath.Join(dir, "node_modules/@flowlane/client/dist/esm")))
 	p.mux.Handle("GET /client/", http.StripPrefix("/client/", modules))
 	p.mux.HandleFunc("GET /program.js", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, program) })
@@ -91,13 +82,7 @@ func (p *page) open(t *testing.T, env ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	// With a port for debuggers it stays until it is stopped.
-	cmd := exec.CommandContext(ctx, p.chromium, "--headless", "--no-sandbox", "--disable-gpu",
-		"--disable-dev-shm-usage",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run",
-		"--no-proxy-server",
-		"--user-data-dir="+t.TempDir(), "--remote-debugging-port=0", p.URL+path)
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
-	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, 10*time.Second
+	cmd := servers.Browser(ctx, t, "--no-proxy-server", "--remote-debugging-port=0", p.URL+path)
 	require.NoError(t, cmd.Start())
 	defer func() {
 		cancel()

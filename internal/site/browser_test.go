@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -50,10 +48,6 @@ addEventListener("load", () => {
 // page that loads something from elsewhere shows that the proxy would see that.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		servers.Missing(t, "install chromium")
-	}
 	pages, err := site.New(docs.Files, site.Options{})
 	require.NoError(t, err)
 	handler := pages.Handler("/docs")
@@ -103,12 +97,7 @@ func TestBrowser(t *testing.T) {
 	open := func(address string) (page, console string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu",
-			"--disable-dev-shm-usage",
-			"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run",
-			"--user-data-dir="+t.TempDir(), "--proxy-server="+proxy.URL, "--enable-logging=stderr", "--dump-dom",
-			address)
-		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+		cmd := servers.Browser(ctx, t, "--proxy-server="+proxy.URL, "--enable-logging=stderr", "--dump-dom", address)
 		var said strings.Builder
 		cmd.Stderr = &said
 		text, err := cmd.Output()

@@ -28,9 +28,9 @@ afterEach(async () => {
   if (faults.length > 0) throw new Error(`pages did what they must not do:\n${faults.join('\n')}`);
 });
 
-/** Starts a browser that finds no other machine than this one. */
+/** Starts a browser that finds no other machine than this one: Debian's Chromium without windows, which takes half as much processor. */
 export const browse = () => chromium.launch({
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium-headless-shell',
   args: ['--no-sandbox', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1'],
 });
 
