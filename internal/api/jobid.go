@@ -70,8 +70,8 @@ func (p page) begin(f *query.RecordFilter, batch uuid.UUID, position int64, last
 	return nil
 }
 
-// keyReach is how many records are looked through for a key before a page ends: what bounds how long a request takes.
-const keyReach = 250_000
+// keyScanLimit is how many records are looked through for a key before a page ends: it bounds how long a request takes.
+const keyScanLimit = 250_000
 
 var (
 	// errKeyAlone: keys are found by reading a batch through, which cannot be done for all that there are.
@@ -86,7 +86,7 @@ func (p page) seek(f *query.RecordFilter, key oas.OptString) error {
 	if key.Set && p.skip > 0 {
 		return errKeySkip
 	}
-	f.Key, f.KeyReach = key.Value, keyReach
+	f.Key, f.ScanLimit = key.Value, keyScanLimit
 	return nil
 }
 

@@ -95,12 +95,12 @@ func (l limiter) admit(ctx context.Context, operation string) error {
 	if !ok {
 		return nil
 	}
-	standing, err := l.limits.Count(ctx, caller.OrgID, operation, limit)
-	if standing.Limit == limit {
+	status, err := l.limits.Count(ctx, caller.OrgID, operation, limit)
+	if status.Limit == limit {
 		header := exchangeOf(ctx).header
 		header.Set("RateLimit-Limit", strconv.FormatInt(limit.Max, 10))
-		header.Set("RateLimit-Remaining", strconv.FormatInt(standing.Remaining, 10))
-		header.Set("RateLimit-Reset", strconv.Itoa(wholeSeconds(standing.EndsIn)))
+		header.Set("RateLimit-Remaining", strconv.FormatInt(status.Remaining, 10))
+		header.Set("RateLimit-Reset", strconv.Itoa(wholeSeconds(status.EndsIn)))
 	}
 	return err
 }

@@ -61,7 +61,7 @@ func TestRates_Cost(t *testing.T) {
 	platform := &leaky{most: 60, rate: 30}
 	s, credential, domain := mailerStack(t, true,
 		fmt.Sprintf(`further_windows: [{seconds: 2, calls: 60, kind: rolling}],
-		cost: {call: %d, field: extensions.cost.actualQueryCost}, told: [{window_seconds: 2, in: body,
+		cost: {call: %d, field: extensions.cost.actualQueryCost}, reported_limits: [{window_seconds: 2, in: body,
 		limit: extensions.cost.throttleStatus.maximumAvailable, remaining: extensions.cost.throttleStatus.currentlyAvailable,
 		restore: extensions.cost.throttleStatus.restoreRate}]`, asked), platform.ServeHTTP)
 	rate := s.Do(http.MethodPost, domain+"/estimate", `{"action_id":"mailer__api__send","record_count":600}`).Want(

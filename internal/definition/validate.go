@@ -73,7 +73,7 @@ func (s *Service) examine(ctx context.Context, orgID uuid.UUID, d Draft, statuse
 	if err != nil {
 		return Findings{}, err
 	}
-	r := review{catalog: cat, credentials: known, bound: d.Bound, told: map[string]bool{}}
+	r := review{catalog: cat, credentials: known, bound: d.Bound, reported: map[string]bool{}}
 	r.document(d.Document)
 	switch fields = append(fields, r.checker.fields...); {
 	case len(fields) > 0:
@@ -134,9 +134,9 @@ type review struct {
 	catalog     *catalog.Catalog
 	credentials map[uuid.UUID]db.DefinitionCredentialsRow
 	// bound is Draft.Bound; told holds the bindings that something was said about.
-	bound   map[string]string
-	told    map[string]bool
-	checker checker
+	bound    map[string]string
+	reported map[string]bool
+	checker  checker
 	// unknown are the places of credentials that the organization does not have.
 	unknown  []fault.Field
 	warnings []string
@@ -179,10 +179,10 @@ func (r *review) credential(at place, s DocumentStep, t DocumentTask, a *catalog
 	if service, ok := r.catalog.Service(a.ServiceID); ok && service.RequiresConnection &&
 		row.PlatformID != a.PlatformID {
 		if slot, ok := r.bound[t.ID]; ok {
-			if at = (place{"body", "bindings"}).below(slot); r.told[slot] {
+			if at = (place{"body", "bindings"}).below(slot); r.reported[slot] {
 				return
 			}
-			r.told[slot] = true
+			r.reported[slot] = true
 		}
 		r.checker.add(at, "value_error", *t.CredentialID,
 			"This is a credential of platform %q, but %s needs one of platform %q", row.PlatformID, a.ID, a.PlatformID)

@@ -22,10 +22,10 @@ func (c costs) of(bucket string) int {
 }
 
 // after is what a call costs after its answer said this.
-func (c costs) after(told costs) costs {
-	out := maps.Clone(told)
+func (c costs) after(reported costs) costs {
+	out := maps.Clone(reported)
 	for bucket, n := range c {
-		if _, said := told[bucket]; !said && out != nil {
+		if _, said := reported[bucket]; !said && out != nil {
 			out[bucket] = n
 		}
 	}

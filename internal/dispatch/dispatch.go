@@ -108,7 +108,7 @@ type Dispatcher struct {
 	// bulkSize is the length of the rows of the last bulk call.
 	bulkSize atomic.Int64
 	// told is which limits answers told last, by windowTold.
-	told sync.Map
+	reported sync.Map
 	// made are budgets that are known to be there.
 	made sync.Map
 	// process is the context of calls under way, which outlive their passes; cut ends it.

@@ -126,9 +126,9 @@ func (l *lookup) keepQuestion(ctx context.Context, p *outboundCall, ans *provide
 	if in.ClaimedAt.IsZero() { // no budget is spent
 		in.ClaimedAt = ans.StartedAt
 	}
-	if told := explain(reading); told != nil {
-		in.Code, in.ProviderCode, detail.Message, detail.ProviderMessage = told.Code, told.ProviderCode, told.Message,
-			told.ProviderMessage
+	if failed := explain(reading); failed != nil {
+		in.Code, in.ProviderCode, detail.Message, detail.ProviderMessage = failed.Code, failed.ProviderCode, failed.Message,
+			failed.ProviderMessage
 	}
 	in.Detail = detail.pack()
 	if err := l.d.q.ExchangeAsk(ctx, l.d.Pool, in); err != nil && ctx.Err() == nil {
@@ -155,9 +155,9 @@ func (e *exchanges) add(keep Keep, call *openCall, v *outcome) {
 		of.Attempt, of.Records = max(p.attempt, 1), int32(p.records)
 	}
 	var failure batch.JobError
-	if told := explain(&v.reading); told != nil {
-		failure = *told
-		v.exchange.Message, v.exchange.ProviderMessage = told.Message, told.ProviderMessage
+	if failed := explain(&v.reading); failed != nil {
+		failure = *failed
+		v.exchange.Message, v.exchange.ProviderMessage = failed.Message, failed.ProviderMessage
 	}
 	r := &e.rows
 	e.addBatches(call, v.failed())

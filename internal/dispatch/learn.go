@@ -45,14 +45,14 @@ func (d *Dispatcher) learn(ctx context.Context, p *outboundCall, answer *provide
 
 func (d *Dispatcher) learnWindow(ctx context.Context, m *meter, c provider.Counter, answeredAt time.Time) error {
 	k := windowTold{m.key, c.WindowSeconds}
-	if last, known := d.told.Load(k); c.Limit > 0 && (!known || last != c.Limit) {
+	if last, known := d.reported.Load(k); c.Limit > 0 && (!known || last != c.Limit) {
 		if err := d.putLimit(ctx, d.Pool, m, c); err != nil {
 			return err
 		}
-		d.told.Store(k, c.Limit)
+		d.reported.Store(k, c.Limit)
 	}
-	plenty := c.Limit > 0 && (c.Limit-c.Value)*toldScarce > c.Limit
-	if c.Value <= 0 || plenty && !d.learned.due(k.String()+" "+strconv.Itoa(k.seconds), toldEvery, answeredAt) {
+	plenty := c.Limit > 0 && (c.Limit-c.Value)*reportedScarce > c.Limit
+	if c.Value <= 0 || plenty && !d.learned.due(k.String()+" "+strconv.Itoa(k.seconds), reportedEvery, answeredAt) {
 		return nil
 	}
 	now, err := d.clock(ctx, d.Pool)
@@ -61,7 +61,7 @@ func (d *Dispatcher) learnWindow(ctx context.Context, m *meter, c provider.Count
 	}
 	if m.rates.Rolls(c.WindowSeconds) {
 		err = m.clampRolling(ctx, d.Pool, c, now)
-	} else if start, end, ok := quota.Counted(now.Add(-m.skew-toldWithin), now.Add(m.skew), c.WindowSeconds,
+	} else if start, end, ok := quota.Counted(now.Add(-m.skew-reportedWithin), now.Add(m.skew), c.WindowSeconds,
 		m.loc); ok {
 		_, err = d.q.LedgerClamp(ctx, d.Pool, db.LedgerClampParams{Domain: m.key.domain, Bucket: m.key.bucket,
 			WindowSeconds: int32(c.WindowSeconds),
@@ -75,8 +75,8 @@ func (d *Dispatcher) learnWindow(ctx context.Context, m *meter, c provider.Count
 
 // What is spent is taken over from each answer where less than a fifth is left, else from one a second: it costs two
 // statements.
-const toldScarce, toldEvery = 5, time.Second
+const reportedScarce, reportedEvery = 5, time.Second
 
-// toldWithin is how old an answer may be when it is taken over: near the edge of a window nobody knows of which one it
-// speaks.
-const toldWithin = time.Second
+// reportedWithin is how old an answer may be when it is taken over: near the edge of a window nobody knows of which one
+// it speaks.
+const reportedWithin = time.Second

@@ -83,9 +83,9 @@ func (s *settlement) writeRefusals(ctx context.Context, tx pgx.Tx) error {
 }
 
 // putBack has the records of a call wait again whom it costs no attempt; told leaves a note of why.
-func (s *settlement) putBack(call *openCall, v *outcome, readyAt time.Time, told bool) {
+func (s *settlement) putBack(call *openCall, v *outcome, readyAt time.Time, known bool) {
 	again := run.Requeueing{From: call.from, ReadyAt: readyAt}
-	if len(call.parts) > 0 && told {
+	if len(call.parts) > 0 && known {
 		again.Why = s.failure(&call.parts[0], v)
 	}
 	s.requeues = append(s.requeues, requeue{call.parts, again})

@@ -30,10 +30,10 @@ type Rate struct {
 	// Spacing is the least time between two calls.
 	Spacing time.Duration
 	// Latency is how long most calls are under way at most, Longest how long any may be, and InFlight how many may be
-	// at once. Reach is how long after it was claimed a call may count in a window. Own is how many the organization
+	// at once. CountsFor is how long after it was claimed a call may count in a window. Own is how many the organization
 	// that asks may have under way, of all that may be; 0 for no such bound.
-	Latency, Longest, Reach time.Duration
-	InFlight, Own           int
+	Latency, Longest, CountsFor time.Duration
+	InFlight, Own               int
 	// UnderWay is how many are now.
 	UnderWay int
 	// Others is how many other organizations have work here. Each has at most as large a share as the one that asks.
@@ -365,7 +365,7 @@ func (d *drain) touch(t *touched, seconds, limit int) {
 	for i := range t.spans {
 		d.own[keyOfSpan(&t.spans[i])] = t.spans[i].Own
 	}
-	ahead := d.Reach + d.Skew
+	ahead := d.CountsFor + d.Skew
 	t.spans = quota.WindowsTouched(d.at.Add(-d.Skew), d.at.Add(ahead), seconds, d.Loc)
 	for i := range t.spans {
 		s := &t.spans[i]

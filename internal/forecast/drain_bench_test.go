@@ -16,7 +16,7 @@ func drainMillion(b *testing.B, young time.Duration) {
 	loc, _ := time.LoadLocation("America/New_York")
 	now := time.Date(2026, 3, 7, 10, 0, 30, 0, time.UTC)
 	rate := Rate{Caps: map[int]int{60: 140, 3600: 7200, 86400: 172800}, Loc: loc,
-		Used: func(int, time.Time) int { return 0 }, Skew: 2 * time.Second, Latency: time.Second, Reach: time.Second,
+		Used: func(int, time.Time) int { return 0 }, Skew: 2 * time.Second, Latency: time.Second, CountsFor: time.Second,
 		InFlight: 32, Wake: time.Second, Longest: time.Second, Young: young}
 	var out Drained
 	for b.Loop() {

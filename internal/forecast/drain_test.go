@@ -58,7 +58,7 @@ func newWorld(r *rand.Rand) *world {
 
 		InFlight: 1 + r.IntN(32), Wake: time.Duration(r.IntN(1000)) * time.Millisecond,
 		Used: func(seconds int, start time.Time) int { return w.used[windowKey(seconds, start)] }}
-	w.rate.Longest, w.rate.Reach = w.rate.Latency, w.rate.Latency
+	w.rate.Longest, w.rate.CountsFor = w.rate.Latency, w.rate.Latency
 	w.timeout = w.rate.Latency + time.Duration(r.IntN(60))*time.Second
 	if r.IntN(3) == 0 {
 		w.rate.Spacing = time.Duration(r.IntN(3000)) * time.Millisecond
@@ -420,12 +420,12 @@ func TestPace_Set(t *testing.T) {
 	t.Parallel()
 	var r forecast.Rate
 	forecast.Pace{Calls: 9, Slow: 3 * time.Second, Timeout: time.Minute}.Set(&r)
-	assert.Equal(t, forecast.Rate{Latency: 3 * time.Second, Longest: time.Minute, Reach: time.Minute, Wake: time.Second,
-		Idle: 11 * time.Second}, r)
+	assert.Equal(t, forecast.Rate{Latency: 3 * time.Second, Longest: time.Minute, CountsFor: time.Minute,
+		Wake: time.Second, Idle: 11 * time.Second}, r)
 	r = forecast.Rate{Young: time.Second}
 	forecast.Pace{Calls: 10, Slow: 3 * time.Second, Timeout: time.Minute}.Set(&r)
 	assert.Equal(t, forecast.Rate{Young: time.Second, Latency: 3 * time.Second, Longest: 9 * time.Second,
-		Reach: 3 * time.Second, Wake: time.Second + dispatch.LookFor,
+		CountsFor: 3 * time.Second, Wake: time.Second + dispatch.LookFor,
 		Idle: 10*time.Second + dispatch.LookFor}, r)
 }
 

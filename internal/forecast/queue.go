@@ -299,12 +299,12 @@ type Pace struct {
 // to a budget after a while, it reads the provider's counters first. One call may take longer than most do; how long
 // can be told from those before it, where these are some.
 func (p Pace) Set(r *Rate) {
-	r.Latency, r.Longest, r.Wake, r.Reach = latencyUnknown, p.Timeout, noticed, p.Timeout
+	r.Latency, r.Longest, r.Wake, r.CountsFor = latencyUnknown, p.Timeout, noticed, p.Timeout
 	if p.Calls > 0 {
 		r.Latency = max(p.Slow, latencyLeast)
 	}
 	if p.Calls >= knownLeast {
-		r.Longest, r.Reach = min(p.Timeout, slowest*r.Latency), r.Latency
+		r.Longest, r.CountsFor = min(p.Timeout, slowest*r.Latency), r.Latency
 	}
 	look := dispatch.LookFor
 	if p.Readings > 0 {

@@ -17,7 +17,7 @@ import (
 func TestTogether_ErrsLate(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 2, 8, 59, 30, 0, time.UTC)
-	rate := Rate{Loc: time.UTC, Latency: 200 * time.Millisecond, Reach: 200 * time.Millisecond, InFlight: 400,
+	rate := Rate{Loc: time.UTC, Latency: 200 * time.Millisecond, CountsFor: 200 * time.Millisecond, InFlight: 400,
 		Wake: time.Second, Others: 1,
 		Used: func(int, time.Time) int { return 0 }}
 	for seed := range uint64(60) {

@@ -27,8 +27,8 @@ type archive struct {
 	// of any file.
 	files spool
 	total Total
-	// told is called now and then with how many rows there are.
-	told func(rows int64)
+	// progress is called now and then with how many rows there are.
+	progress func(rows int64)
 }
 
 // Total is how much an archive has.
@@ -65,7 +65,7 @@ func (i *interruptible) Write(p []byte) (int, error) {
 
 // lines adds a file of lines, of which fill says whether it is wanted.
 func (a *archive) lines(name string, fill func(w *spool) (bool, error)) error {
-	s := spool{dir: a.dir, told: func(lines int64) { a.told(a.total.Rows + lines) }}
+	s := spool{dir: a.dir, progress: func(lines int64) { a.progress(a.total.Rows + lines) }}
 	defer s.close()
 	if wanted, err := fill(&s); err != nil || !wanted {
 		return err
@@ -136,8 +136,8 @@ type spool struct {
 	w     *bufio.Writer
 	// size is in bytes, lines how many ends of lines there are.
 	size, lines int64
-	// told is called every tellEvery lines, with how many there are; nil for nobody.
-	told func(lines int64)
+	// progress is called every tellEvery lines, with how many there are; nil for nobody.
+	progress func(lines int64)
 }
 
 const tellEvery = 1 << 12
@@ -146,8 +146,8 @@ const tellEvery = 1 << 12
 func (s *spool) Write(p []byte) (int, error) {
 	before := s.lines
 	s.size, s.lines = s.size+int64(len(p)), s.lines+int64(bytes.Count(p, []byte{'\n'}))
-	if s.told != nil && s.lines/tellEvery != before/tellEvery {
-		s.told(s.lines)
+	if s.progress != nil && s.lines/tellEvery != before/tellEvery {
+		s.progress(s.lines)
 	}
 	if s.file == nil && len(s.small)+len(p) <= spoolMemory {
 		s.small = append(s.small, p...)

@@ -100,7 +100,7 @@ func (s *Service) Write(ctx context.Context, r Request) (Total, error) {
 		BeganAt: s.Now().UTC()}
 	e := &export{Service: s, Request: r, archive: newArchive(ctx, r.To, r.Dir, head.BeganAt)}
 	defer e.files.close()
-	e.told = e.tell
+	e.progress = e.tell
 	if err := e.write(ctx); err != nil {
 		return Total{}, err
 	}

@@ -25,7 +25,7 @@ func (m *Mover) Abort(ctx context.Context) error {
 			return errors.New("the organization has moved: run the command without --abort to end the move, " +
 				"and move it back from there")
 		}
-		return m.walk(ctx, []step{{"clear", m.clear}, {"return", m.giveBack}})
+		return m.runSteps(ctx, []step{{"clear", m.clear}, {"return", m.giveBack}})
 	})
 }
 

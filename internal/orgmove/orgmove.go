@@ -83,11 +83,11 @@ func (m *Mover) Run(ctx context.Context) error {
 		if gone {
 			steps = nil
 		}
-		return m.walk(ctx, append(steps, step{"open", m.open}, step{"delete", m.leave}))
+		return m.runSteps(ctx, append(steps, step{"open", m.open}, step{"delete", m.leave}))
 	})
 }
 
-func (m *Mover) walk(ctx context.Context, steps []step) error {
+func (m *Mover) runSteps(ctx context.Context, steps []step) error {
 	for _, s := range steps {
 		if m.Say != nil {
 			m.Say(s.name)

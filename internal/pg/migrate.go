@@ -184,7 +184,7 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(max(d.Milli
 // lockMigrations waits until no other process migrates. It asks again and again: a session that waits in Postgres has
 // a snapshot, and the other one would wait for that before it ends to build an index.
 func lockMigrations(ctx context.Context, conn *pgxpool.Conn) error {
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		var got bool
 		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrateLock)).Scan(&got); err != nil {
 			return fmt.Errorf("look whether another process migrates: %w", err)
@@ -192,7 +192,7 @@ func lockMigrations(ctx context.Context, conn *pgxpool.Conn) error {
 		if got {
 			return nil
 		}
-		if !told {
+		if !logged {
 			slog.InfoContext(ctx, "another process migrates the database: this one goes on when that has ended")
 		}
 		if err := sleep(ctx, lookForLock); err != nil {

@@ -121,15 +121,15 @@ var onCommit atomic.Pointer[func(took time.Duration)]
 
 // OnCommit has told called with how long each commit of this process took, from asking for it to its answer, whatever
 // that was. It must be quick. The last one counts.
-func OnCommit(told func(took time.Duration)) { onCommit.Store(&told) }
+func OnCommit(observe func(took time.Duration)) { onCommit.Store(&observe) }
 
 func commit(ctx context.Context, tx pgx.Tx) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	// Asked before: what pgx says afterwards about a connection that broke does not tell whether the commit was sent.
 	open := !tx.Conn().IsClosed()
-	if told := onCommit.Load(); told != nil {
-		defer func(began time.Time) { (*told)(time.Since(began)) }(time.Now())
+	if observe := onCommit.Load(); observe != nil {
+		defer func(began time.Time) { (*observe)(time.Since(began)) }(time.Now())
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return &commitError{err: err, tried: open}

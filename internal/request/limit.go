@@ -80,21 +80,21 @@ func NewLimits(pool *pgxpool.Pool, now func() time.Time, log *slog.Logger) *Limi
 	return &Limits{pool: pool, q: db.New(), now: now, log: log, tallies: map[window]*tally{}, sweepAt: fewTallies}
 }
 
-// Count counts one request. Fault: RateLimited when the window is full; the standing is right all the same. Another
+// Count counts one request. Fault: RateLimited when the window is full; the status is right all the same. Another
 // error means that the database had to be asked and could not: a limit with slack bears that while the process alone
 // has not seen as many requests as it allows.
 func (l *Limits) Count(ctx context.Context, orgID uuid.UUID, operation string, limit Limit) (LimitStatus, error) {
 	w := window{orgID, operation}
-	t, d, r, standing := l.next(w, limit)
+	t, d, r, status := l.next(w, limit)
 	switch d {
 	case pass:
-		return standing, nil
+		return status, nil
 	case refuse:
-		return standing, limit.Exceeded(standing.EndsIn)
+		return status, limit.Exceeded(status.EndsIn)
 	case ask:
 	}
 	c, err := l.report(ctx, w, r)
-	passes, standing := l.reported(t, r, c, err)
+	passes, status := l.reported(t, r, c, err)
 	switch {
 	case passes && err != nil && !pg.IsUnavailable(err): // of that others tell
 		l.log.WarnContext(ctx, "could not count requests; they pass", "org_id", orgID, "operation", operation, "error",
@@ -102,9 +102,9 @@ func (l *Limits) Count(ctx context.Context, orgID uuid.UUID, operation string, l
 	case !passes && err != nil:
 		return LimitStatus{}, err
 	case !passes:
-		return standing, limit.Exceeded(standing.EndsIn)
+		return status, limit.Exceeded(status.EndsIn)
 	}
-	return standing, nil
+	return status, nil
 }
 
 func (l *Limits) next(w window, limit Limit) (*tally, decision, report, LimitStatus) {

@@ -109,7 +109,7 @@ type Change struct {
 	slices    map[batch.SliceKey]*sliceDelta
 	queues    map[queueKey]*queueDelta
 	entries   map[fragmentKey][]batch.Entry
-	covers    map[batch.SliceKey]*batch.Coverage
+	coverage  map[batch.SliceKey]*batch.Coverage
 	// moved are calls whose rows this transaction has moved already, with where their records stand.
 	moved   map[uuid.UUID]batch.Status
 	jobs    map[batch.JobKey]*job
@@ -248,7 +248,7 @@ func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *BatchLock) (c *
 	}
 	c = &Change{
 		s: s, tx: tx, batchLock: l, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*lockedBatch{},
-		slices: map[batch.SliceKey]*sliceDelta{}, covers: map[batch.SliceKey]*batch.Coverage{},
+		slices: map[batch.SliceKey]*sliceDelta{}, coverage: map[batch.SliceKey]*batch.Coverage{},
 		queues: map[queueKey]*queueDelta{}, left: map[queueKey]*leftToPeople{},
 		entries: map[fragmentKey][]batch.Entry{}, moved: map[uuid.UUID]batch.Status{},
 		jobs: map[batch.JobKey]*job{}, was: map[batch.JobKey]batch.Status{}, widest: map[batch.SliceKey]int32{},

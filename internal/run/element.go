@@ -167,9 +167,9 @@ func (l *loops) settle(r *Result) {
 	}
 	if len(r.Exceptions) > 0 {
 		e := r.Exceptions[0]
-		told := *e.Error
-		told.Message = atElement(p.Element, told.Message)
-		e.Error, failure, output = &told, &told, nil
+		failed := *e.Error
+		failed.Message = atElement(p.Element, failed.Message)
+		e.Error, failure, output = &failed, &failed, nil
 		if r.Exceptions = []Exception{e}; !l.c.passes(p, &e) {
 			l.taken.add(k)
 			return

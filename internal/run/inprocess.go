@@ -80,11 +80,11 @@ func (s *Service) work(ctx context.Context, b *Batch, p *piece, ready []db.Slice
 		}
 		return err
 	}
-	enough := func() bool {
+	full := func() bool {
 		return len(works) > 0 && (p.made+p.read > pieceBytes || starts >= startsAtOnce || p.limits.over(p.began, 1, 1))
 	}
 	for i := range ready {
-		if enough() {
+		if full() {
 			return works, nil
 		}
 		if err := add(s.workSlice(ctx, b, p, new(db.SliceRowsRow(ready[i])))); err != nil {
@@ -94,7 +94,7 @@ func (s *Service) work(ctx context.Context, b *Batch, p *piece, ready []db.Slice
 	var last openSlice
 	defer last.release()
 	for _, j := range jobs {
-		if enough() {
+		if full() {
 			return works, nil
 		}
 		if err := add(s.workJob(ctx, b, p, j, &last)); err != nil {

@@ -96,7 +96,7 @@ func (c *Change) againJob(j *job, p *batch.Part, e *Exception) {
 		again.Element, again.Attempt = p.Element+1, 1
 	}
 	j.Attempts = max(j.Attempts, again.Attempt)
-	c.coverAdd(&again, batch.Queued)
+	c.addCoverage(&again, batch.Queued)
 	c.enqueue(again, 1, e.RetryAt)
 }
 

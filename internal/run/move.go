@@ -149,7 +149,7 @@ func (c *Change) takePart(t *claimedParts, r *db.PartsQueuedRow, ps []*ClaimedRa
 	if r.InQueue {
 		if all && len(ps) == 1 && ps[0].alone(t.inCall) {
 			lane.call = ps[0].CallID
-			c.covered(first, func(q *batch.CoveringPart) { q.State = batch.Started })
+			c.updateCoverage(first, func(q *batch.CoveringPart) { q.State = batch.Started })
 			return nil
 		}
 		t.out = append(t.out, first.BatchID)
@@ -162,7 +162,7 @@ func (c *Change) takePart(t *claimedParts, r *db.PartsQueuedRow, ps []*ClaimedRa
 		t.whole.Element, t.whole.Elements = append(t.whole.Element, first.Element), append(t.whole.Elements,
 			first.Elements)
 		for _, p := range ps {
-			c.covered(&p.Part, func(q *batch.CoveringPart) { q.State = batch.Started })
+			c.updateCoverage(&p.Part, func(q *batch.CoveringPart) { q.State = batch.Started })
 		}
 		return nil
 	}
@@ -175,10 +175,10 @@ func (c *Change) takePart(t *claimedParts, r *db.PartsQueuedRow, ps []*ClaimedRa
 		t.shrink.Froms = append(t.shrink.Froms, off)
 	}
 	for _, p := range ps {
-		c.covered(&p.Part, func(q *batch.CoveringPart) { q.From = p.Part.To })
+		c.updateCoverage(&p.Part, func(q *batch.CoveringPart) { q.From = p.Part.To })
 		p.Part.ID = 0
 		if !p.NoCall {
-			c.coverAdd(&p.Part, batch.Started)
+			c.addCoverage(&p.Part, batch.Started)
 		}
 	}
 	for _, run := range runs {
@@ -317,7 +317,7 @@ func (c *Change) mark(ctx context.Context, ps []batch.Part, t batch.Entry, from,
 		t.From, t.To, t.LeftOut, t.Attempt = p.From, p.To, p.LeftOut, p.Attempt
 		c.add(p, t)
 		c.snapshotStatus(p)
-		c.covered(p, func(q *batch.CoveringPart) { q.State = to })
+		c.updateCoverage(p, func(q *batch.CoveringPart) { q.State = to })
 		c.applyStatus(p, from, to)
 	}
 	return nil
@@ -340,7 +340,7 @@ func (c *Change) applyStatus(p *batch.Part, from, to batch.Status) {
 		d.counts.Move(from, to, int64(p.Records()))
 		return
 	}
-	cov := c.covers[p.Slice()]
+	cov := c.coverage[p.Slice()]
 	for _, o := range p.Offsets() {
 		if j := c.jobs[p.Key(o)]; j != nil {
 			if s, parts := cov.StatusAt(p.StepNo, o, j.DetachedStep); parts > 0 {
@@ -352,10 +352,10 @@ func (c *Change) applyStatus(p *batch.Part, from, to batch.Status) {
 	}
 }
 
-// covered calls do with what the cover of a slice has of a part, and coverAdd adds one to it, where it was loaded: so
-// it stays in step with the slice's parts.
-func (c *Change) covered(p *batch.Part, do func(*batch.CoveringPart)) {
-	if cov := c.covers[p.Slice()]; cov != nil {
+// updateCoverage calls do with what the coverage of a slice has of a part, and addCoverage adds one to it, where it was
+// loaded: so it stays in step with the slice's parts.
+func (c *Change) updateCoverage(p *batch.Part, do func(*batch.CoveringPart)) {
+	if cov := c.coverage[p.Slice()]; cov != nil {
 		for i := range cov.Parts {
 			if cov.Parts[i].ID == p.ID {
 				do(&cov.Parts[i])
@@ -364,8 +364,8 @@ func (c *Change) covered(p *batch.Part, do func(*batch.CoveringPart)) {
 	}
 }
 
-func (c *Change) coverAdd(p *batch.Part, s batch.Status) {
-	if cov := c.covers[p.Slice()]; cov != nil {
+func (c *Change) addCoverage(p *batch.Part, s batch.Status) {
+	if cov := c.coverage[p.Slice()]; cov != nil {
 		cov.Parts = append(cov.Parts, batch.CoveringPart{Part: *p, State: s})
 	}
 }

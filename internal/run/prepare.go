@@ -177,18 +177,19 @@ func CheckInput(step *definition.Step, record []byte) *batch.JobError {
 	if len(problems) == 0 {
 		return nil
 	}
-	var told []string
+	var messages []string
 	for _, p := range problems[:min(len(problems), problemsTold)] {
 		at := cmp.Or(strings.Join(p.Path, "."), "the record")
 		if len(at) > placeTold {
 			at = strings.ToValidUTF8(at[:placeTold], "") + "..."
 		}
-		told = append(told, at+" "+p.Message)
+		messages = append(messages, at+" "+p.Message)
 	}
 	if more := len(problems) - problemsTold; len(problems) >= schema.MaxProblems {
-		told = append(told, "and many more")
+		messages = append(messages, "and many more")
 	} else if more > 0 {
-		told = append(told, fmt.Sprintf("and %d more", more))
+		messages = append(messages, fmt.Sprintf("and %d more", more))
 	}
-	return &batch.JobError{Code: CodeInput, Message: "The record does not fit the input schema: " + strings.Join(told, "; ")}
+	return &batch.JobError{Code: CodeInput,
+		Message: "The record does not fit the input schema: " + strings.Join(messages, "; ")}
 }

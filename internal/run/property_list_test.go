@@ -161,13 +161,13 @@ func TestRecords_Skip(t *testing.T) {
 			for skip := 0; skip <= len(want)+1; skip += 3 {
 				w.checkPage(t, "skip", filter, want, 0, skip, 2)
 			}
-			require.Equal(t, listed(want), listed(w.walked(t, filter, 7)))
+			require.Equal(t, listed(want), listed(w.readAll(t, filter, 7)))
 		}
 	}
 }
 
-// walked reads a list page by page.
-func (w *world) walked(t require.TestingT, f query.RecordFilter, limit int) (seen []query.Record) {
+// readAll reads a list page by page.
+func (w *world) readAll(t require.TestingT, f query.RecordFilter, limit int) (seen []query.Record) {
 	for f.Limit = limit; ; {
 		page, err := w.s.Records(w.ctx, w.org, f)
 		require.NoError(t, err)
@@ -186,7 +186,7 @@ func TestRecords_Together(t *testing.T) {
 	plan := modelPlan{{{kind: "upload"}}}
 	def := w.define(t, plan, -1, false)
 	var want []string
-	for i, records := range []int{2, 2*query.WalkSlices + 3, 1, 3} {
+	for i, records := range []int{2, 2*query.ScanSlices + 3, 1, 3} {
 		in := make([]modelInput, records)
 		for j := range in {
 			in[j].a = (i+j)%3 == 0

@@ -30,21 +30,21 @@ func TestRecords_KeyReach(t *testing.T) {
 	back := slices.Clone(want)
 	slices.Reverse(back)
 	for _, limit := range []int{1, 2, 10} {
-		for _, reach := range []int64{1, 17_000, records} {
+		for _, scan := range []int64{1, 17_000, records} {
 			for _, newest := range []bool{false, true} {
 				want := want
 				if newest {
 					want = back
 				}
-				f := query.RecordFilter{BatchID: &batch, Key: "k3", KeyReach: reach, Limit: limit, Newest: newest,
+				f := query.RecordFilter{BatchID: &batch, Key: "k3", ScanLimit: scan, Limit: limit, Newest: newest,
 					Want: query.Want{Key: true}}
 				got, ends := w.found(t, f)
-				assert.Equal(t, want, got, "limit %d, reach %d, newest %t", limit, reach, newest)
-				if newest && reach == 1 && limit == 2 { // the third one is behind where the page ends
+				assert.Equal(t, want, got, "limit %d, scan %d, newest %t", limit, scan, newest)
+				if newest && scan == 1 && limit == 2 { // the third one is behind where the page ends
 					continue
 				}
-				assert.Equal(t, reach == 1 && limit == 10, len(ends) > 0, "limit %d, reach %d, newest %t: ends %v",
-					limit, reach, newest, ends)
+				assert.Equal(t, scan == 1 && limit == 10, len(ends) > 0, "limit %d, scan %d, newest %t: ends %v",
+					limit, scan, newest, ends)
 			}
 		}
 	}

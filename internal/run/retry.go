@@ -177,7 +177,7 @@ func (r *retrying) eachOpened(ctx context.Context, b *query.Batch, statuses []st
 				return err
 			}
 		}
-		if len(all) < query.WalkSlices {
+		if len(all) < query.ScanSlices {
 			return nil
 		}
 		no = all[len(all)-1].No + 1

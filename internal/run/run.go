@@ -92,7 +92,7 @@ func (s *Service) Lost(losses *pg.Losses) { s.losses = losses }
 
 // OnChange lets told be called with the batches of each change that this process has committed, or may have. It must
 // not wait. Say it before anything changes.
-func (s *Service) OnChange(told func(batchIDs []uuid.UUID)) { s.onChange = told }
+func (s *Service) OnChange(notify func(batchIDs []uuid.UUID)) { s.onChange = notify }
 
 // New returns a Service. random yields numbers in [0, 1) for the jitter of retries.
 func New(pool pg.Pool, plans query.Planner, router Router, due Waker, random func() float64) *Service {

@@ -115,7 +115,7 @@ func (c *Change) preload(ctx context.Context, ps []*batch.Part) error {
 			jobs = append(jobs, p.Key(o))
 		}
 	}
-	if err := c.loadCovers(ctx, keys); err != nil {
+	if err := c.loadCoverage(ctx, keys); err != nil {
 		return err
 	}
 	return c.loadJobs(ctx, jobs)
@@ -209,7 +209,7 @@ func (c *Change) settleEach(r *Result) {
 			c.was[p.Key(o)] = c.statusOf(p, o)
 		}
 	}
-	cov := c.covers[p.Slice()]
+	cov := c.coverage[p.Slice()]
 	if p.ID != 0 {
 		cov.Remove(p.ID)
 	}
@@ -260,7 +260,7 @@ func (c *Change) statusOf(p *batch.Part, offset int32) batch.Status {
 	if j := c.jobs[p.Key(offset)]; j != nil {
 		return j.Status
 	}
-	if s, parts := c.covers[p.Slice()].StatusAt(p.StepNo, offset,
+	if s, parts := c.coverage[p.Slice()].StatusAt(p.StepNo, offset,
 		batch.WithSlice); parts > 0 {
 		return s
 	}

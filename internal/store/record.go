@@ -48,9 +48,9 @@ type Query struct {
 // endOfTime comes after every record.
 var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// walkShare is which share of a store's records, one in so many, must pass the filters for them to be looked for in the
+// scanShare is which share of a store's records, one in so many, must pass the filters for them to be looked for in the
 // order of the list.
-const walkShare = 4
+const scanShare = 4
 
 // Records returns a page of records, and how many records pass the filters in all.
 func (s *Service) Records(ctx context.Context, in *Store, q Query) (rows []Record, total int64, err error) {
@@ -62,7 +62,7 @@ func (s *Service) Records(ctx context.Context, in *Store, q Query) (rows []Recor
 			return nil, 0, fmt.Errorf("count records: %w", err)
 		}
 	}
-	if total*walkShare < in.Records {
+	if total*scanShare < in.Records {
 		rows, err = s.hits(ctx, in, q)
 	} else {
 		rows, err = s.page(ctx, in, q)

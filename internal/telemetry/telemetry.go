@@ -50,9 +50,9 @@ func Open(ctx context.Context, version string, log *slog.Logger) (*Telemetry, er
 	if !traced && !metered {
 		return nil, nil
 	}
-	told := rate.Sometimes{Interval: time.Minute}
+	warned := rate.Sometimes{Interval: time.Minute}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		told.Do(func() { log.Warn("telemetry is lost", "error", err) })
+		warned.Do(func() { log.Warn("telemetry is lost", "error", err) })
 	}))
 	var spans sdktrace.SpanExporter
 	if traced {

@@ -153,10 +153,12 @@ func (v *Slice) isOfRun(offset, run int32, step int16, t *batch.Entry) bool {
 }
 
 // showsRuns reports whether the list shows ended runs: an execution that was ended so is cancelled.
-func (w *walk) showsRuns() bool { return w.f.Want.Runs && w.match.execution(batch.ExecutionCancelled) }
+func (w *recordScan) showsRuns() bool {
+	return w.f.Want.Runs && w.match.execution(batch.ExecutionCancelled)
+}
 
 // endedRuns counts the ended runs of the batches between two.
-func (w *walk) endedRuns(ctx context.Context, from, to uuid.UUID) (int64, error) {
+func (w *recordScan) endedRuns(ctx context.Context, from, to uuid.UUID) (int64, error) {
 	if !w.showsRuns() {
 		return 0, nil
 	}
@@ -166,7 +168,7 @@ func (w *walk) endedRuns(ctx context.Context, from, to uuid.UUID) (int64, error)
 }
 
 // takeRecord appends a record to the page, run by run where the list shows runs.
-func (w *walk) takeRecord(v *Slice, r Record) {
+func (w *recordScan) takeRecord(v *Slice, r Record) {
 	offset := int32(r.Position - v.First)
 	runs := int32(len(v.runs[offset])) + 1
 	first, last := w.runsOf(v, r.Position, runs)

@@ -104,7 +104,7 @@ func (s *Reader) eachError(ctx context.Context, tx pgx.Tx, b *Batch, statuses []
 			}
 			return nil
 		})
-		if err != nil || len(views) < WalkSlices {
+		if err != nil || len(views) < ScanSlices {
 			return err
 		}
 	}

@@ -205,9 +205,9 @@ func (v *Slice) path(r *Record) ([]ExecutionStep, error) {
 				return nil, err
 			}
 			t := &steps[p.StepNo].Tasks[p.TaskNo]
-			t.cover(p, failure)
+			t.addPart(p, failure)
 			if e := t.element(p.Element); e != nil {
-				e.cover(p, failure)
+				e.addPart(p, failure)
 			}
 		}
 	}
@@ -271,7 +271,7 @@ func (a *Attempted) saw(entry *batch.Entry, counts bool) {
 }
 
 // coverage takes over where the call stands of the part that covers it.
-func (a *Attempted) cover(part *batch.CoveringPart, failure *batch.JobError) {
+func (a *Attempted) addPart(part *batch.CoveringPart, failure *batch.JobError) {
 	made := part.Attempt
 	switch part.State {
 	case batch.Queued:

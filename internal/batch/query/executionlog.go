@@ -77,7 +77,7 @@ func (s *Reader) Follow(ctx context.Context, watched []Watched, do func(i int, m
 		return fault.Wrap(err, "look for changes of slices")
 	}
 	return s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		for some := range slices.Chunk(changed, WalkSlices) {
+		for some := range slices.Chunk(changed, ScanSlices) {
 			if err := s.followSome(ctx, tx, watched, some, do); err != nil {
 				return err
 			}

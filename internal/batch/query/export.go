@@ -115,7 +115,7 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	n := len(e.views)
-	e.done = n == len(found) && n < WalkSlices
+	e.done = n == len(found) && n < ScanSlices
 	if n > 0 {
 		e.no = found[n-1].No + 1
 	}

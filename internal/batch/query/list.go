@@ -22,7 +22,7 @@ type batchList struct {
 }
 
 // list lists the records of batches; a list that passes over records takes one at a time.
-func (w *walk) list(ctx context.Context, batches []*Batch) error {
+func (w *recordScan) list(ctx context.Context, batches []*Batch) error {
 	var rest []*batchList
 	for _, b := range batches {
 		if w.f.Key != "" && !b.keys() {
@@ -46,7 +46,7 @@ func (w *walk) list(ctx context.Context, batches []*Batch) error {
 }
 
 // begin finds where the list begins in a batch.
-func (w *walk) begin(ctx context.Context, b *Batch) (*batchList, error) {
+func (w *recordScan) begin(ctx context.Context, b *Batch) (*batchList, error) {
 	id := b.FlowBatch.ID
 	positions := b.FlowBatch.RecordCount
 	if b.retry() {
@@ -80,10 +80,10 @@ func (w *walk) begin(ctx context.Context, b *Batch) (*batchList, error) {
 }
 
 // listSome lists the records of the next slices of batches, and returns what is left of them.
-func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchList, err error) {
+func (w *recordScan) listSome(ctx context.Context, list []*batchList) (rest []*batchList, err error) {
 	in := db.SlicesFromParams{Statuses: w.match.statuses, OverStatuses: w.match.over, Begun: w.match.begun,
 		EndedRuns: w.ended > 0,
-		OrgID:     w.orgID, MaxRows: WalkSlices}
+		OrgID:     w.orgID, MaxRows: ScanSlices}
 	for _, l := range list {
 		in.BatchIds, in.FromNos, in.Over = append(in.BatchIds, l.FlowBatch.ID), append(in.FromNos, l.no),
 			append(in.Over, l.Over())
@@ -108,7 +108,7 @@ func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchLi
 			views = append(views, v)
 		}
 		// the batch has more
-		if last := i + 1 - WalkSlices; last >= 0 && found[last].I == r.I && l.goesOn(r.First, records, w.f.Newest) {
+		if last := i + 1 - ScanSlices; last >= 0 && found[last].I == r.I && l.goesOn(r.First, records, w.f.Newest) {
 			if l.no = r.No + 1; w.f.Newest {
 				l.no = r.No - 1
 			}
@@ -120,7 +120,7 @@ func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchLi
 }
 
 // slices lists the records of these slices, opening as few at once as the page can need and as fit into memory.
-func (w *walk) slices(ctx context.Context, views []*Slice) error {
+func (w *recordScan) slices(ctx context.Context, views []*Slice) error {
 	if w.f.Key != "" {
 		return w.search(ctx, views)
 	}
@@ -143,7 +143,7 @@ func (w *walk) slices(ctx context.Context, views []*Slice) error {
 }
 
 // take appends the matching records of opened slices to the page.
-func (w *walk) take(ctx context.Context, views []*Slice) error {
+func (w *recordScan) take(ctx context.Context, views []*Slice) error {
 	release, err := w.s.readInputs(ctx, w.tx, w.f.Want.rowsOf(views))
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (s *Reader) readInputs(ctx context.Context, tx pgx.Tx, views []*Slice) (rel
 }
 
 // takeSlice appends the matching records of a slice to the page.
-func (w *walk) takeSlice(v *Slice) error {
+func (w *recordScan) takeSlice(v *Slice) error {
 	step := v.atOnce()
 	for from := v.from; from < v.to && !w.more; from += step {
 		low, high := from, min(from+step, v.to)

@@ -35,7 +35,7 @@ func (f *RecordFilter) BehindRun(batchID uuid.UUID, position int64, run int32) {
 }
 
 // between returns the first and the last batch that the list can have.
-func (w *walk) between() (from, to uuid.UUID) {
+func (w *recordScan) between() (from, to uuid.UUID) {
 	if w.f.BatchID != nil {
 		return *w.f.BatchID, *w.f.BatchID
 	}
@@ -44,7 +44,7 @@ func (w *walk) between() (from, to uuid.UUID) {
 }
 
 // rest is between for what the list has left.
-func (w *walk) rest() (from, to uuid.UUID) {
+func (w *recordScan) rest() (from, to uuid.UUID) {
 	from, to = w.between()
 	at := w.f.FromBatch
 	switch {
@@ -63,7 +63,7 @@ func (f *RecordFilter) created(at time.Time) bool {
 		at.Before(*f.CreatedBefore))
 }
 
-func (w *walk) batchIDs(ctx context.Context, conn db.DBTX, in db.BatchIDsParams) ([]db.BatchIDsRow, error) {
+func (w *recordScan) batchIDs(ctx context.Context, conn db.DBTX, in db.BatchIDsParams) ([]db.BatchIDsRow, error) {
 	if !w.f.Newest {
 		return w.s.q.BatchIDs(ctx, conn, in) //nolint:wrapcheck // the caller says what it is for
 	}
@@ -75,7 +75,7 @@ func (w *walk) batchIDs(ctx context.Context, conn db.DBTX, in db.BatchIDsParams)
 	return out, err //nolint:wrapcheck // the caller says what it is for
 }
 
-func (w *walk) slicesFrom(ctx context.Context, in db.SlicesFromParams) ([]db.SlicesFromRow, error) {
+func (w *recordScan) slicesFrom(ctx context.Context, in db.SlicesFromParams) ([]db.SlicesFromRow, error) {
 	if !w.f.Newest {
 		return w.s.q.SlicesFrom(ctx, w.tx, in) //nolint:wrapcheck // the caller says what it is for
 	}
@@ -112,7 +112,7 @@ func before(id uuid.UUID) uuid.UUID {
 type stretch struct{ start, whole, end int64 }
 
 // stretch is what the list can show of a batch with so many positions.
-func (w *walk) stretch(id uuid.UUID, positions int64) stretch {
+func (w *recordScan) stretch(id uuid.UUID, positions int64) stretch {
 	at, runs := w.f.FromPosition, w.f.FromRun
 	switch {
 	case id != w.f.FromBatch && w.f.Newest:
@@ -130,7 +130,7 @@ func (w *walk) stretch(id uuid.UUID, positions int64) stretch {
 }
 
 // surely is how many matching records of a batch the list has left at least.
-func (w *walk) surely(b db.BatchIDsRow) int64 {
+func (w *recordScan) surely(b db.BatchIDsRow) int64 {
 	if w.f.Newest && b.ID == w.f.FromBatch {
 		return 0 // how many are behind the place is not known
 	}
@@ -138,7 +138,7 @@ func (w *walk) surely(b db.BatchIDsRow) int64 {
 }
 
 // begunAt reports whether a list of what is left, between two batches, begins in the middle of one.
-func (w *walk) begunAt(from, to uuid.UUID) bool {
+func (w *recordScan) begunAt(from, to uuid.UUID) bool {
 	if w.f.Newest {
 		return to == w.f.FromBatch
 	}
@@ -175,7 +175,7 @@ func (r *stretch) goesOn(first, records int64, newest bool) bool {
 }
 
 // runsOf are the first and the last run that the list can show of a record with so many.
-func (w *walk) runsOf(v *Slice, position int64, runs int32) (first, last int32) {
+func (w *recordScan) runsOf(v *Slice, position int64, runs int32) (first, last int32) {
 	switch {
 	case !w.f.Want.Runs:
 		return runs, runs

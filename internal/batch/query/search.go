@@ -23,7 +23,7 @@ func (w Want) rowsOf(views []*Slice) (out []*Slice) {
 }
 
 // search lists those records of slices that have the key. Their rows are read first, because most slices have none.
-func (w *walk) search(ctx context.Context, views []*Slice) error {
+func (w *recordScan) search(ctx context.Context, views []*Slice) error {
 	for len(views) > 0 && !w.more {
 		for _, v := range views {
 			v.needs = Needs{Own: NoFragments, Inherited: NoFragments}
@@ -46,7 +46,7 @@ func (w *walk) search(ctx context.Context, views []*Slice) error {
 		} else {
 			on = reached+1 < b.FlowBatch.RecordCount || b.retry()
 		}
-		if w.searched >= w.f.KeyReach && !w.more && on {
+		if w.searched >= w.f.ScanLimit && !w.more && on {
 			w.more, w.stopped = true, batch.JobID(b.FlowBatch.ID, reached)
 		}
 		views = views[len(some):]
@@ -55,7 +55,7 @@ func (w *walk) search(ctx context.Context, views []*Slice) error {
 }
 
 // searchSome is search where the rows of the slices fit into memory.
-func (w *walk) searchSome(ctx context.Context, views []*Slice) error {
+func (w *recordScan) searchSome(ctx context.Context, views []*Slice) error {
 	release, err := w.s.readInputs(ctx, w.tx, views)
 	if err != nil {
 		return err

@@ -95,12 +95,12 @@ func (b *Batch) found(r *db.SlicesFromRow) *Slice {
 }
 
 // NextSlices finds the next slices of the batch, from a number on, that have jobs in these statuses, or in those if it
-// is over: walkSlices unless there are no more.
+// is over: scanSlices unless there are no more.
 func (b *Batch) NextSlices(ctx context.Context, s *Reader, tx pgx.Tx, no int32,
 	statuses, over []string) ([]*Slice, error) {
 	rows, err := s.q.SlicesFrom(ctx, tx, db.SlicesFromParams{Statuses: statuses, OverStatuses: over,
 		BatchIds: []uuid.UUID{b.FlowBatch.ID},
-		FromNos:  []int32{no}, Over: []bool{b.Over()}, MaxRows: WalkSlices})
+		FromNos:  []int32{no}, Over: []bool{b.Over()}, MaxRows: ScanSlices})
 	views := make([]*Slice, len(rows))
 	for i := range rows {
 		views[i] = b.found(&rows[i])
@@ -149,7 +149,7 @@ func (s *Reader) fitting(ctx context.Context, tx pgx.Tx, views []*Slice, pages b
 	}
 	total := int64(0)
 	for i, bytes := range sizes {
-		if total += bytes; total > walkBytes {
+		if total += bytes; total > scanBytes {
 			return views[:max(i, 1)], nil
 		}
 	}

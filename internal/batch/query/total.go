@@ -15,7 +15,7 @@ import (
 
 // total counts the records that match, from kept counters. Only what is queued in batches under way must be looked at
 // to tell pending executions from running ones.
-func (w *walk) total(ctx context.Context) (int64, error) {
+func (w *recordScan) total(ctx context.Context) (int64, error) {
 	from, to := w.between()
 	var err error
 	if w.ended, err = w.endedRuns(ctx, from, to); err != nil {
@@ -46,7 +46,7 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 }
 
 // planned is where sums over batches are asked for: over all of them they are planned for their arguments.
-func (w *walk) planned(ctx context.Context) (db.DBTX, error) {
+func (w *recordScan) planned(ctx context.Context) (db.DBTX, error) {
 	if w.f.BatchID != nil {
 		return w.tx, nil
 	}
@@ -54,7 +54,7 @@ func (w *walk) planned(ctx context.Context) (db.DBTX, error) {
 }
 
 // plan puts plans in force.
-func (w *walk) plan(ctx context.Context, plans string) error {
+func (w *recordScan) plan(ctx context.Context, plans string) error {
 	if w.plans == plans {
 		return nil
 	}
@@ -64,10 +64,10 @@ func (w *walk) plan(ctx context.Context, plans string) error {
 }
 
 // one counts the runs of a list of a single record.
-func (w *walk) one(ctx context.Context) (int64, error) {
+func (w *recordScan) one(ctx context.Context) (int64, error) {
 	f := w.f
 	f.FromBatch, f.FromPosition, f.Skip, f.Limit, f.Want = uuid.Nil, 0, 0, everything, Want{Runs: f.Want.Runs}
-	alone := newWalk(w.s, w.tx, w.orgID, f)
+	alone := newRecordScan(w.s, w.tx, w.orgID, f)
 	alone.ended = w.ended
 	if err := alone.run(ctx); err != nil {
 		return 0, err
@@ -76,7 +76,7 @@ func (w *walk) one(ctx context.Context) (int64, error) {
 }
 
 // countBegun finds the queued records of the batches between two that were worked on before, where it matters.
-func (w *walk) countBegun(ctx context.Context, from, to uuid.UUID) error {
+func (w *recordScan) countBegun(ctx context.Context, from, to uuid.UUID) error {
 	if w.match.begun == "" {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (w *walk) countBegun(ctx context.Context, from, to uuid.UUID) error {
 }
 
 // begunAmong counts those of some slices of a batch.
-func (w *walk) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun int64, err error) {
+func (w *recordScan) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun int64, err error) {
 	if len(nos) == 0 {
 		return 0, nil
 	}
@@ -111,7 +111,7 @@ func (w *walk) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun
 	if err != nil {
 		return 0, err
 	}
-	for some := range slices.Chunk(nos, WalkSlices) {
+	for some := range slices.Chunk(nos, ScanSlices) {
 		found, err := w.s.q.SliceRows(ctx, w.tx, db.SliceRowsParams{BatchID: id, Nos: some})
 		if err != nil {
 			return 0, fmt.Errorf("read slices of batch %s: %w", id, err)

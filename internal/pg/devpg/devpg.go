@@ -143,7 +143,7 @@ func own(ctx context.Context, opts Options) (*os.File, *Server, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("lock the data folder: %w", err)
 	}
-	for told := false; ; {
+	for warned := false; ; {
 		if tryLock(file) {
 			return file, nil, nil
 		}
@@ -152,9 +152,9 @@ func own(ctx context.Context, opts Options) (*os.File, *Server, error) {
 				opts.DataDir)
 			return nil, &Server{state: st}, file.Close()
 		}
-		if !told {
+		if !warned {
 			opts.Log.Info("waiting for the process that has this data folder", "data_dir", opts.DataDir)
-			told = true
+			warned = true
 		}
 		if !pause(ctx, 10*pollEvery) {
 			return nil, nil, errors.Join(

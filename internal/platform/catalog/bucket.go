@@ -31,8 +31,8 @@ type RateBucket struct {
 	// HeldUntil says how long a call is under way: until its answer (empty), or until its result is known
 	// (HeldUntilResult).
 	HeldUntil string `yaml:"held_until"`
-	// Told says where answers tell what is left of windows, beside the headers that are read without it.
-	Told []Told `yaml:"told"`
+	// ReportedLimits says where answers tell what is left of windows, beside the headers that are read without it.
+	ReportedLimits []ReportedLimit `yaml:"reported_limits"`
 	// Cost is what a call costs, where that is not one of the units that the caps are in.
 	Cost *Cost `yaml:"cost"`
 	// CountsRefused says that the provider counts calls that it answers with one of an action's refused or retry_later
@@ -152,8 +152,8 @@ func (w Window) Misfit() string {
 	return ""
 }
 
-// Told names the headers, or the fields, in which an answer tells of a window.
-type Told struct {
+// ReportedLimit names the headers, or the fields, in which an answer tells of a window.
+type ReportedLimit struct {
 	WindowSeconds int `yaml:"window_seconds"`
 	// In is "body" where the names are of fields of the body.
 	In string `yaml:"in"`

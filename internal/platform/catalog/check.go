@@ -184,7 +184,7 @@ func (ch *checker) buckets(s *Service, at path) {
 		ch.within(here, "max_in_flight", b.MaxInFlight, 0, 1000)
 		ch.heldUntil(s, name, b, here)
 		ch.further(b, here)
-		ch.told(b, here)
+		ch.reportedLimits(b, here)
 		ch.cost(b, here)
 		ch.scoped(b, here)
 		for _, seconds := range slices.Sorted(maps.Keys(b.Windows)) {
@@ -259,7 +259,8 @@ func (ch *checker) scoped(b *RateBucket, at path) {
 		ch.fail(at.to("per"), "per is %q; it must be %s, %s, or a template over params", b.Per, PerCredential, PerUser)
 	}
 	aligned := func(w Window) bool { return !b.Rolls(w.Seconds) }
-	if len(b.Windows)+b.MinSpacingMS+len(b.Told) > 0 || b.Cost != nil || slices.ContainsFunc(b.Further, aligned) {
+	if len(b.Windows)+b.MinSpacingMS+len(b.ReportedLimits) > 0 || b.Cost != nil ||
+		slices.ContainsFunc(b.Further, aligned) {
 		ch.fail(at.to("per"), "a bucket with per has further_windows that roll, or are shorter than a minute, "+
 			"max_in_flight, and nothing else")
 	}
@@ -296,8 +297,8 @@ func (ch *checker) per(s *Service, a *Action, service path, params map[string]bo
 	}
 }
 
-// toldBody is where fields of the body tell.
-const toldBody = "body"
+// limitInBody is where fields of the body tell.
+const limitInBody = "body"
 
 // headerName is what a header's name may be.
 var headerName = regexp.MustCompile(`^[A-Za-z0-9-]{1,100}$`)
@@ -327,25 +328,25 @@ func (ch *checker) cost(b *RateBucket, at path) {
 	ch.header(here, "header", b.Cost.Header)
 }
 
-func (ch *checker) told(b *RateBucket, at path) {
-	for i, t := range b.Told {
-		here := at.to("told", i)
+func (ch *checker) reportedLimits(b *RateBucket, at path) {
+	for i, t := range b.ReportedLimits {
+		here := at.to("reported_limits", i)
 		if !slices.Contains(b.Lengths(), t.WindowSeconds) {
 			ch.fail(here.to("window_seconds"), "window_seconds is %d; the bucket has no window of this length",
 				t.WindowSeconds)
 		}
 		if t.In != "" {
-			oneOf(ch, here, "in", t.In, []string{"headers", toldBody})
+			oneOf(ch, here, "in", t.In, []string{"headers", limitInBody})
 		}
 		for field, name := range map[string]string{"limit": t.Limit, "remaining": t.Remaining, "used": t.Used,
 			"pair": t.Pair, "restore": t.Restore} {
-			if t.In == toldBody {
+			if t.In == limitInBody {
 				ch.field(here, field, name, false)
 			} else {
 				ch.header(here, field, name)
 			}
 		}
-		if t.In == toldBody && t.Pair != "" {
+		if t.In == limitInBody && t.Pair != "" {
 			ch.fail(here.to("pair"), "only headers have pairs")
 		}
 		if t.Pair == "" && t.Used == "" && t.Remaining == "" && t.Limit == "" {

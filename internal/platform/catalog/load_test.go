@@ -307,14 +307,14 @@ func TestLoad_Mistakes(t *testing.T) {
 		"no limit": {"    actions:",
 			"    rate_buckets: {orders: {label: O, default_lane: bulk, min_spacing_ms: 5}}\n    actions:",
 			"needs at least one window, or max_in_flight"},
-		"told window": {"    actions:",
-			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, told: [{window_seconds: " +
+		"reported limits, window": {"    actions:",
+			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, reported_limits: [{window_seconds: " +
 				"61, limit: L}]}}\n    actions:", "the bucket has no window of this length"},
-		"told header": {"    actions:",
-			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, told: [{window_seconds: " +
+		"reported limits, header": {"    actions:",
+			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, reported_limits: [{window_seconds: " +
 				"60, limit: 'a b'}]}}\n    actions:", "is no name of a header"},
-		"told nothing": {"    actions:",
-			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, told: " +
+		"reported limits, nothing": {"    actions:",
+			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, reported_limits: " +
 				"[{window_seconds: 60}]}}\n    actions:", "it needs the name of a header"},
 		"template":      {"{{ params.sku }}", "{{ params.sku + }}", ":31: template: {{ params.sku + }}"},
 		"template root": {"{{ params.sku }}", "{{ input.sku }}", ":31: template: {{ input.sku }}"},

@@ -127,11 +127,11 @@ func broken(bad []Problem) error {
 	if len(bad) == 0 {
 		return nil
 	}
-	told := make([]string, 0, mostProblems)
+	messages := make([]string, 0, mostProblems)
 	for _, p := range bad[:min(len(bad), mostProblems)] {
-		told = append(told, strings.Join(p.Path, ".")+" "+p.Message)
+		messages = append(messages, strings.Join(p.Path, ".")+" "+p.Message)
 	}
-	text := strings.Join(told, "; ")
+	text := strings.Join(messages, "; ")
 	if len(text) > mostText {
 		text = strings.ToValidUTF8(text[:mostText], "") + "..."
 	}

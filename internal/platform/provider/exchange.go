@@ -26,7 +26,7 @@ var stages = [...]string{"", StageDNS, StageConnect, StageTLS, StageWrite, Stage
 // stage is how far a round trip has come. Several goroutines may say so; it never goes back.
 type stage struct{ at atomic.Int32 }
 
-func (s *stage) reach(name string) {
+func (s *stage) enter(name string) {
 	next := int32(slices.Index(stages[:], name))
 	for {
 		at := s.at.Load()

@@ -130,7 +130,7 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 		kind = Unknown
 	}
 	if kind == "" {
-		if r, told := readReported(act, ans, nRows); told {
+		if r, known := readReported(act, ans, nRows); known {
 			return r
 		}
 	}
@@ -198,7 +198,7 @@ func readPlain(act *catalog.Action, ans *Answer) (r Reading, done bool) {
 
 // readReported reads an answer by a case of the catalog, else by the rules of its protocol. told is false where neither
 // says anything of it.
-func readReported(act *catalog.Action, ans Answer, nRows int) (r Reading, told bool) {
+func readReported(act *catalog.Action, ans Answer, nRows int) (r Reading, known bool) {
 	ans.Value(act)
 	if c := answerCase(act.Call, &ans); c != nil {
 		return readCase(c, act, ans, nRows), true

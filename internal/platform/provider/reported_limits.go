@@ -19,8 +19,8 @@ import (
 // is -1 where only the limit is told.
 func ReportedLimits(ans *Answer, b *catalog.RateBucket) (out []Counter) {
 	h := ans.Header
-	if len(b.Told) > 0 {
-		for _, t := range b.Told {
+	if len(b.ReportedLimits) > 0 {
+		for _, t := range b.ReportedLimits {
 			if c, ok := reportedBy(ans, t); ok {
 				out = append(out, c)
 			}
@@ -59,7 +59,7 @@ func hasLimits(h http.Header) bool {
 }
 
 // reportedBy reads the headers or fields that the catalog names.
-func reportedBy(ans *Answer, t catalog.Told) (c Counter, ok bool) {
+func reportedBy(ans *Answer, t catalog.ReportedLimit) (c Counter, ok bool) {
 	c = Counter{WindowSeconds: t.WindowSeconds, Value: -1}
 	number := func(name string) (int, bool) { return count(ans.Header.Get(name)) }
 	if t.In == "body" {
@@ -174,8 +174,8 @@ func structured(h http.Header, b *catalog.RateBucket) (out []Counter) {
 	}
 	for _, item := range items(h, "RateLimit-Policy") {
 		quota, ok := count(item.params["q"])
-		r, told := left[item.name]
-		if !ok || !told || quota == 0 {
+		r, known := left[item.name]
+		if !ok || !known || quota == 0 {
 			continue
 		}
 		seconds, ok := count(item.params["w"])
@@ -193,14 +193,14 @@ func structured(h http.Header, b *catalog.RateBucket) (out []Counter) {
 
 // NamesWindow reports whether an answer's headers say of a window how long it is.
 func NamesWindow(ans *Answer, seconds int) bool {
-	return slices.ContainsFunc(items(ans.Header, "RateLimit-Policy"), func(item toldItem) bool {
+	return slices.ContainsFunc(items(ans.Header, "RateLimit-Policy"), func(item limitItem) bool {
 		length, ok := count(item.params["w"])
 		return ok && length == seconds
 	})
 }
 
-// toldItem is an item of a list of a structured header.
-type toldItem struct {
+// limitItem is an item of a list of a structured header.
+type limitItem struct {
 	name   string
 	params map[string]string
 }
@@ -208,10 +208,10 @@ type toldItem struct {
 // itemsMost bounds what is read of one header.
 const itemsMost = 10
 
-func items(h http.Header, name string) (out []toldItem) {
+func items(h http.Header, name string) (out []limitItem) {
 	for _, text := range strings.SplitN(strings.Join(h.Values(name), ","), ",", itemsMost) {
 		parts := strings.Split(text, ";")
-		item := toldItem{strings.Trim(strings.TrimSpace(parts[0]), `"`), map[string]string{}}
+		item := limitItem{strings.Trim(strings.TrimSpace(parts[0]), `"`), map[string]string{}}
 		for _, p := range parts[1:] {
 			key, value, _ := strings.Cut(strings.TrimSpace(p), "=")
 			item.params[key] = value

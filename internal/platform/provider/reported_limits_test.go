@@ -17,7 +17,7 @@ func TestReportedLimits(t *testing.T) {
 	several := &catalog.RateBucket{Windows: map[int]int{60: 100, 86400: 5000},
 		Further: []catalog.Window{{Seconds: 10, Calls: 20, Kind: "rolling"}}}
 	named := &catalog.RateBucket{Windows: map[int]int{86400: 5000}, Further: []catalog.Window{{Seconds: 10, Calls: 20,
-		Kind: "rolling"}}, Told: []catalog.Told{
+		Kind: "rolling"}}, ReportedLimits: []catalog.ReportedLimit{
 		{WindowSeconds: 86400, Pair: "Sforce-Limit-Info"}, {WindowSeconds: 10, Limit: "X-Secondly",
 			Remaining: "X-Secondly-Left"}}}
 	for name, c := range map[string]struct {
@@ -60,8 +60,8 @@ func TestTold_Body(t *testing.T) {
 	t.Parallel()
 	bucket := &catalog.RateBucket{Further: []catalog.Window{{Seconds: 20, Calls: 2000, Kind: "rolling"}},
 		Cost: &catalog.Cost{Field: "cost.actual", Header: "X-Cost"},
-		Told: []catalog.Told{{WindowSeconds: 20, In: "body", Limit: "cost.status.max", Remaining: "cost.status.left",
-			Restore: "cost.status.rate"}}}
+		ReportedLimits: []catalog.ReportedLimit{{WindowSeconds: 20, In: "body", Limit: "cost.status.max",
+			Remaining: "cost.status.left", Restore: "cost.status.rate"}}}
 	for name, c := range map[string]struct {
 		body string
 		want []provider.Counter

@@ -279,7 +279,7 @@ func (s *Sender) exchange(req *http.Request, r *Request, g *guard, ans *Answer) 
 		return
 	}
 	defer resp.Body.Close()
-	g.stage.reach(StageRead)
+	g.stage.enter(StageRead)
 	ans.Sent, ans.Status, ans.Header = Answered, resp.StatusCode, resp.Header
 	if r.tool != nil && isEventStream(resp.Header) {
 		ans.Body, ans.Err = readMessage(req.Context(), resp.Body, r.tool.id, s.maxAnswer, r.Memory)
@@ -305,17 +305,17 @@ func (g *guard) request(ctx context.Context, r Request) (*http.Request, error) {
 			"write an international name in its xn-- form", ErrBadRequest)
 	}
 	trace := &httptrace.ClientTrace{
-		DNSStart:          func(httptrace.DNSStartInfo) { g.stage.reach(StageDNS) },
-		ConnectStart:      func(string, string) { g.stage.reach(StageConnect) },
-		TLSHandshakeStart: func() { g.stage.reach(StageTLS) },
+		DNSStart:          func(httptrace.DNSStartInfo) { g.stage.enter(StageDNS) },
+		ConnectStart:      func(string, string) { g.stage.enter(StageConnect) },
+		TLSHandshakeStart: func() { g.stage.enter(StageTLS) },
 		GotConn: func(info httptrace.GotConnInfo) {
-			g.stage.reach(StageWrite)
+			g.stage.enter(StageWrite)
 			g.reused.Store(info.Reused)
 			g.attach(info.Conn)
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
-				g.stage.reach(StageWait)
+				g.stage.enter(StageWait)
 			}
 		},
 	}

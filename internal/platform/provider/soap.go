@@ -180,7 +180,7 @@ var notDone = []string{"Client", "Sender", "MustUnderstand", "VersionMismatch", 
 
 // readProtocol reads what an answer proves by the rules of its protocol: a fault of SOAP, the errors of GraphQL. told
 // is false where they say nothing.
-func readProtocol(act *catalog.Action, ans *Answer) (r Reading, told bool) {
+func readProtocol(act *catalog.Action, ans *Answer) (r Reading, known bool) {
 	spec := &act.Call.Answer
 	accepted := slices.Contains(spec.Success, ans.Status) || slices.Contains(spec.Pending, ans.Status)
 	refused := false
@@ -189,16 +189,16 @@ func readProtocol(act *catalog.Action, ans *Answer) (r Reading, told bool) {
 		code := gjson.GetBytes(ans.fault, "code").Str
 		first, _, _ := strings.Cut(code, ".")
 		refused = slices.Contains(notDone, first)
-		told = refused || accepted
+		known = refused || accepted
 	case act.Call.GraphQL != nil && ans.Value(act) != nil:
 		doc := parse(ans.Value(act))
 		failed := doc.Get("errors.0").Exists()
 		// Without data the operation was not begun; else fields failed, of which only a query does nothing.
 		refused = failed && (!doc.Get("data").Exists() || !act.Call.GraphQL.Mutation)
-		told = failed && (accepted || ans.Status == http.StatusBadRequest ||
+		known = failed && (accepted || ans.Status == http.StatusBadRequest ||
 			ans.Status == http.StatusUnprocessableEntity)
 	}
-	if !told {
+	if !known {
 		return r, false
 	}
 	r = Reading{Kind: Unknown, Reason: ReasonUnexpected, Status: ans.Status}

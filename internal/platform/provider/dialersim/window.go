@@ -33,9 +33,9 @@ func windowAt(now time.Time, loc *time.Location, span int) (start, end time.Time
 // zones the clock jumps over midnight, or shows it twice.
 func dayStart(y int, m time.Month, d int, loc *time.Location) time.Time {
 	date := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
-	const reach = 26 * 3600
-	from := date.Unix() - reach
-	n := sort.Search(2*reach, func(i int) bool {
+	const span = 26 * 3600
+	from := date.Unix() - span
+	n := sort.Search(2*span, func(i int) bool {
 		ly, lm, ld := time.Unix(from+int64(i), 0).In(loc).Date()
 		return !time.Date(ly, lm, ld, 0, 0, 0, 0, time.UTC).Before(date)
 	})

@@ -26,10 +26,10 @@ type RecordFilter struct {
 	// Status or Execution narrows it further; at most one is set.
 	Status    *batch.Status
 	Execution *batch.ExecutionStatus
-	// Key narrows a list of one batch to records that have it; empty for all. About as many records as KeyReach are
+	// Key narrows a list of one batch to records that have it; empty for all. About as many records as ScanLimit are
 	// looked through for a page.
-	Key      string
-	KeyReach int64
+	Key       string
+	ScanLimit int64
 
 	// FromRun is the first run to show of the record at FromPosition, where runs are wanted; 0 for all. Without
 	// FromBatch the list begins where it begins.
@@ -53,10 +53,10 @@ type RecordPage struct {
 }
 
 const (
-	// WalkSlices is how many slices of a batch are looked at per query, walkBytes how much of them is in memory at
+	// ScanSlices is how many slices of a batch are looked at per query, scanBytes how much of them is in memory at
 	// once.
-	WalkSlices = 64
-	walkBytes  = 8 << 20
+	ScanSlices = 64
+	scanBytes  = 8 << 20
 	// pageBytes bounds the inputs and outputs of a page.
 	pageBytes = 16 << 20
 )
@@ -65,7 +65,7 @@ const (
 func (s *Reader) Records(ctx context.Context, orgID uuid.UUID, f RecordFilter) (RecordPage, error) {
 	var out RecordPage
 	err := s.reading(ctx, f.plans(), func(ctx context.Context, tx pgx.Tx) (err error) {
-		w := newWalk(s, tx, orgID, f)
+		w := newRecordScan(s, tx, orgID, f)
 		if out.Total, err = w.total(ctx); err != nil {
 			return err
 		}
@@ -115,8 +115,8 @@ func (f *RecordFilter) plans() string {
 	return ownPlans
 }
 
-// walk is a list under way.
-type walk struct {
+// recordScan is a list under way.
+type recordScan struct {
 	s     *Reader
 	tx    pgx.Tx
 	orgID uuid.UUID
@@ -141,8 +141,8 @@ type walk struct {
 	more  bool
 }
 
-func newWalk(s *Reader, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *walk {
-	w := &walk{s: s, tx: tx, orgID: orgID, f: f, match: newMatcher(f.Status, f.Execution), plans: f.plans(),
+func newRecordScan(s *Reader, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *recordScan {
+	w := &recordScan{s: s, tx: tx, orgID: orgID, f: f, match: newMatcher(f.Status, f.Execution), plans: f.plans(),
 		skip: int64(f.Skip)}
 	if f.Execution != nil {
 		w.f.Want.History = true
@@ -150,7 +150,7 @@ func newWalk(s *Reader, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *walk {
 	return w
 }
 
-func (w *walk) run(ctx context.Context) error {
+func (w *recordScan) run(ctx context.Context) error {
 	const batchesAtOnce = 128
 	from, to := w.rest()
 	if w.f.BatchID != nil {
@@ -187,7 +187,7 @@ func (w *walk) run(ctx context.Context) error {
 
 // together is how many of these batches are listed at once: as many as surely have what the page lacks, and one while
 // the list passes over records.
-func (w *walk) together(found []db.BatchIDsRow) int {
+func (w *recordScan) together(found []db.BatchIDsRow) int {
 	if w.skip > 0 {
 		return 1
 	}
@@ -201,10 +201,10 @@ func (w *walk) together(found []db.BatchIDsRow) int {
 }
 
 // need is how many matching records the page lacks, with those to pass over and the one that shows that there are more.
-func (w *walk) need() int64 { return w.skip + int64(w.f.Limit-len(w.out)) + 1 }
+func (w *recordScan) need() int64 { return w.skip + int64(w.f.Limit-len(w.out)) + 1 }
 
 // listFound lists the records of batches that are there.
-func (w *walk) listFound(ctx context.Context, found []db.BatchIDsRow) error {
+func (w *recordScan) listFound(ctx context.Context, found []db.BatchIDsRow) error {
 	if err := w.plan(ctx, keptPlans); err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (w *walk) listFound(ctx context.Context, found []db.BatchIDsRow) error {
 // batches finds the next batches between two that the list has anything of. Those that it only passes over are not
 // among them: one statement sums up their counters. A batch that the list begins in the middle of has no counters for
 // its rest.
-func (w *walk) batches(ctx context.Context, from, to uuid.UUID, most int32) ([]db.BatchIDsRow, error) {
+func (w *recordScan) batches(ctx context.Context, from, to uuid.UUID, most int32) ([]db.BatchIDsRow, error) {
 	skip := w.skip
 	if w.begunAt(from, to) {
 		skip = 0
@@ -256,7 +256,7 @@ func (w *walk) batches(ctx context.Context, from, to uuid.UUID, most int32) ([]d
 // Results reads what came of the records of batches of an organization, with their outputs: of as many batches as fit
 // into memory.
 func (s *Reader) Results(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, of []*Batch) ([]Record, error) {
-	w := newWalk(s, tx, orgID, RecordFilter{Limit: len(of), Want: Want{Output: true}})
+	w := newRecordScan(s, tx, orgID, RecordFilter{Limit: len(of), Want: Want{Output: true}})
 	err := w.list(ctx, of)
 	return w.out, err
 }

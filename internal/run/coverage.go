@@ -16,13 +16,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// loadCovers reads the parts of the slices where records must be looked at one by one.
-func (c *Change) loadCovers(ctx context.Context, keys []batch.SliceKey) error {
+// loadCoverage reads the parts of the slices where records must be looked at one by one.
+func (c *Change) loadCoverage(ctx context.Context, keys []batch.SliceKey) error {
 	args := db.PartsOfSlicesParams{}
 	for _, k := range keys {
-		if c.covers[k] == nil {
+		if c.coverage[k] == nil {
 			args.BatchIds, args.SliceNos = append(args.BatchIds, k.Batch), append(args.SliceNos, k.No)
-			c.covers[k] = &batch.Coverage{}
+			c.coverage[k] = &batch.Coverage{}
 		}
 	}
 	if len(args.SliceNos) == 0 {
@@ -39,7 +39,7 @@ func (c *Change) loadCovers(ctx context.Context, keys []batch.SliceKey) error {
 				state = from
 			}
 		}
-		cov := c.covers[batch.SliceKey{Batch: r.BatchID, No: r.SliceNo}]
+		cov := c.coverage[batch.SliceKey{Batch: r.BatchID, No: r.SliceNo}]
 		cov.Parts = append(cov.Parts, batch.CoveringPart{Part: batch.PartOfRow(&r), State: state,
 			ClaimedAt: r.ClaimedAt})
 	}
