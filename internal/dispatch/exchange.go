@@ -127,8 +127,8 @@ func (l *lookup) keepQuestion(ctx context.Context, p *outboundCall, ans *provide
 		in.ClaimedAt = ans.StartedAt
 	}
 	if failed := explain(reading); failed != nil {
-		in.Code, in.ProviderCode, detail.Message, detail.ProviderMessage = failed.Code, failed.ProviderCode, failed.Message,
-			failed.ProviderMessage
+		in.Code, in.ProviderCode = failed.Code, failed.ProviderCode
+		detail.Message, detail.ProviderMessage = failed.Message, failed.ProviderMessage
 	}
 	in.Detail = detail.pack()
 	if err := l.d.q.ExchangeAsk(ctx, l.d.Pool, in); err != nil && ctx.Err() == nil {

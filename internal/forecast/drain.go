@@ -30,8 +30,8 @@ type Rate struct {
 	// Spacing is the least time between two calls.
 	Spacing time.Duration
 	// Latency is how long most calls are under way at most, Longest how long any may be, and InFlight how many may be
-	// at once. CountsFor is how long after it was claimed a call may count in a window. Own is how many the organization
-	// that asks may have under way, of all that may be; 0 for no such bound.
+	// at once. CountsFor is how long after it was claimed a call may count in a window. Own is how many the
+	// organization that asks may have under way, of all that may be; 0 for no such bound.
 	Latency, Longest, CountsFor time.Duration
 	InFlight, Own               int
 	// UnderWay is how many are now.
