@@ -24,6 +24,7 @@ GENERATED = gen internal/console/dist $(SDK)/src/gen $(SDK)/src/keyed.gen.ts sdk
 	sdk/python/flowlane/models.py sdk/python/flowlane/_operations.py
 # Tests share one Postgres: on a large machine, fewer of them at once than there are processors.
 AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); if [ "$$n" -gt 4 ]; then echo 4; else echo "$$n"; fi)
+GO_TEST = go test -vet=off -ldflags=-w -timeout 20m -parallel $$(($(AT_ONCE) + 1))
 
 .PHONY: help
 help: ## Show this help
@@ -134,13 +135,14 @@ docs: ## Make a site of docs/ in bin/docs, to be published as it is; servers hav
 deploy: bin/flowlane ## Check what is in deploy: the chart, the compose file, the unit, and that alerts fire; needs Debian's systemd and prometheus
 	@# What it looks at is outside of its module, where Go does not see whether it has changed.
 	go -C $(DEPLOY) test -count=1 ./...
-	CI=true go test -vet=off -ldflags=-w ./test/deploy
+	@# As `make test` calls it, so that the one takes what the other found.
+	CI=true $(GO_TEST) ./test/deploy
 
 .PHONY: test
 test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATABASE_URL names); TEST=flags adds flags
 	@# The torture takes longest but for one and mostly waits: begun first, it runs beside the others and not after them. Vet is one of
 	@# the linters. Without what debuggers read, programs are linked in two thirds of the time.
-	go test -vet=off -ldflags=-w -timeout 20m -p $(AT_ONCE) -parallel $$(($(AT_ONCE) + 1)) $(TEST) ./test/torture ./...
+	$(GO_TEST) -p $(AT_ONCE) $(TEST) ./test/torture ./...
 	go -C sdk/go test $(TEST) ./...
 
 .PHONY: test-pooled
