@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // written sums up the log of a stretch by table, its indexes together with it, without full pages. What belongs to no
@@ -37,20 +38,45 @@ func lengths(ctx context.Context, e *env) ([]row, error) {
 		n = e.records
 	}
 	var out []row
-	for _, w := range b.ways() {
-		if _, _, err := b.burst(ctx, &w, n); err != nil {
-			return nil, fmt.Errorf("%s: %w", w.name, err)
+	for _, l := range b.loads() {
+		if err := l.send(ctx, n); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.name, err)
 		}
-		rows, err := b.lengths(ctx, &w, n)
+		rows, err := b.lengths(ctx, &l, n)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", w.name, err)
+			return nil, fmt.Errorf("%s: %w", l.name, err)
 		}
 		out = append(out, rows...)
 	}
 	return out, nil
 }
 
-func (b *smallBench) lengths(ctx context.Context, w *start, n int) ([]row, error) {
+// load is a way in which n starts of one record each come, and are through.
+type load struct {
+	name string
+	send func(ctx context.Context, n int) error
+}
+
+// loads are those that come as fast as may be, and webhooks that come evenly, whose batches start in the commit that
+// acknowledges them.
+func (b *smallBench) loads() (out []load) {
+	for _, w := range b.ways() {
+		out = append(out, load{w.name, func(ctx context.Context, n int) error {
+			_, _, err := b.burst(ctx, &w, n)
+			return err
+		}})
+	}
+	const rate = 500
+	return append(out, load{fmt.Sprintf("webhooks at an even %d/s", rate), func(ctx context.Context, n int) error {
+		_, err := b.stream(ctx, rate, time.Duration(n)*time.Second/rate)
+		if err != nil {
+			return err
+		}
+		return b.e.quiet(ctx)
+	}})
+}
+
+func (b *smallBench) lengths(ctx context.Context, l *load, n int) ([]row, error) {
 	kept, logged := map[string]float64{}, 0.0
 	if err := b.keeps(ctx, kept, -1/float64(n)); err != nil {
 		return nil, err
@@ -59,7 +85,7 @@ func (b *smallBench) lengths(ctx context.Context, w *start, n int) ([]row, error
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := b.burst(ctx, w, n); err != nil {
+	if err := l.send(ctx, n); err != nil {
 		return nil, err
 	}
 	to, err := b.place(ctx)
@@ -83,15 +109,15 @@ func (b *smallBench) lengths(ctx context.Context, w *start, n int) ([]row, error
 		}
 		logged += all
 		text := fmt.Sprintf("%.0f bytes of it indexes, %.0f kept", indexes/float64(n), kept[table])
-		out = append(out, row{what: w.name + ", log of " + table, ours: text, ratio: all / float64(n), unit: "bytes"})
+		out = append(out, row{what: l.name + ", log of " + table, ours: text, ratio: all / float64(n), unit: "bytes"})
 	}
 	sum := 0.0
 	for _, bytes := range kept {
 		sum += bytes
 	}
-	return append(out, row{what: w.name + ", log without full pages", ratio: logged / float64(n) / 1e3, target: 4,
+	return append(out, row{what: l.name + ", log without full pages", ratio: logged / float64(n) / 1e3, target: 4,
 		most: true, unit: "kB"},
-		row{what: w.name + ", kept", ratio: sum / 1e3, target: 1.5, most: true, unit: "kB"}), rows.Err()
+		row{what: l.name + ", kept", ratio: sum / 1e3, target: 1.5, most: true, unit: "kB"}), rows.Err()
 }
 
 // place is where the log ends.
