@@ -22,8 +22,8 @@ import (
 
 const (
 	nodes = 3
-	// dcs is the address of etcd, and of whoever is no node.
-	dcs = "10.77.0.254"
+	// outside is the address of whoever is no node.
+	outside = "10.77.0.254"
 	// ttl is how long a node leads that has not renewed its lead, in seconds: the least that Patroni takes.
 	ttl = 20
 )
@@ -33,7 +33,7 @@ const settings = `
 scope: flowlane
 name: %[1]s
 restapi: {listen: "%[2]s:8008", connect_address: "%[2]s:8008"}
-etcd: {host: "` + dcs + `:2379"}
+etcd: {hosts: [%[5]s]}
 bootstrap:
   dcs:
     ttl: 20
@@ -67,20 +67,20 @@ postgresql:
   parameters: {unix_socket_directories: "%[3]s"}
 `
 
-// cluster is three nodes of Postgres, each with its Patroni, and one etcd.
+// cluster is three nodes, each with its Postgres, its Patroni and its member of etcd.
 type cluster struct {
 	*testing.T
 
 	dir, password string
 	nodes         []*node
-	etcd          *exec.Cmd
-	etcdEnded     chan struct{}
 }
 
 // node is one machine: a network namespace with all that runs in it.
 type node struct {
 	name, address, config string
 	log                   *os.File
+	etcd                  *exec.Cmd
+	etcdEnded             chan struct{}
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -92,52 +92,67 @@ func newCluster(t *testing.T) *cluster {
 		c.check(os.Chmod(dir, 0o755)) //nolint:gosec // Postgres does not run as root, and must enter it
 	}
 	c.command("ip", "link", "add", "lan", "type", "bridge")
-	c.command("ip", "addr", "add", dcs+"/24", "dev", "lan")
+	c.command("ip", "addr", "add", outside+"/24", "dev", "lan")
 	c.command("ip", "link", "set", "lan", "up")
-	c.startEtcd()
 	t.Cleanup(c.end)
+	var clients []string
 	for i := range nodes {
 		name := fmt.Sprintf("pg%d", i+1)
 		n := &node{name: name, address: fmt.Sprintf("10.77.0.%d", i+1), config: filepath.Join(c.dir, name, "patroni.yml")}
-		c.check(os.MkdirAll(filepath.Join(c.dir, name), 0o700))
-		text := fmt.Sprintf(settings, name, n.address, filepath.Dir(n.config), c.password)
+		c.nodes, clients = append(c.nodes, n), append(clients, strconv.Quote(n.address+":2379"))
+	}
+	for _, n := range c.nodes {
+		c.check(os.MkdirAll(filepath.Dir(n.config), 0o700))
+		text := fmt.Sprintf(settings, n.name, n.address, filepath.Dir(n.config), c.password, strings.Join(clients, ", "))
 		c.check(os.WriteFile(n.config, []byte(text), 0o600))
 		for _, path := range []string{filepath.Dir(n.config), n.config} {
 			c.check(os.Chown(path, uid, gid))
 		}
-		n.log = must(os.Create(filepath.Join(c.dir, name+".log")))
-		c.command("ip", "netns", "add", name)
-		c.command("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
-		c.command("ip", "-n", name, "addr", "add", n.address+"/24", "dev", "eth0")
-		c.command("ip", "-n", name, "link", "set", "lo", "up")
-		c.command("ip", "-n", name, "link", "set", "eth0", "up")
-		c.command("ip", "link", "set", name, "master", "lan", "up")
-		c.nodes = append(c.nodes, n)
+		n.log = must(os.Create(filepath.Join(c.dir, n.name+".log")))
+		c.command("ip", "netns", "add", n.name)
+		c.command("ip", "link", "add", n.name, "type", "veth", "peer", "name", "eth0", "netns", n.name)
+		c.command("ip", "-n", n.name, "addr", "add", n.address+"/24", "dev", "eth0")
+		c.command("ip", "-n", n.name, "link", "set", "lo", "up")
+		c.command("ip", "-n", n.name, "link", "set", "eth0", "up")
+		c.command("ip", "link", "set", n.name, "master", "lan", "up")
+	}
+	for _, n := range c.nodes {
 		c.start(n)
 	}
 	c.healthy(2 * time.Minute)
 	return c
 }
 
-func (c *cluster) startEtcd() {
+// startEtcd starts the member of a node. Its elections bear with a busy machine.
+func (c *cluster) startEtcd(n *node) {
 	c.Helper()
-	client := "http://" + dcs + ":2379"
-	c.etcd = exec.Command("etcd", "--data-dir", filepath.Join(c.dir, "etcd"), "--listen-client-urls", client,
-		"--advertise-client-urls", client, "--listen-peer-urls", "http://127.0.0.1:2380", "--enable-v2",
-		"--logger", "zap", "--log-outputs", filepath.Join(c.dir, "etcd.log"))
-	c.check(c.etcd.Start())
-	c.etcdEnded = reap(c.etcd)
+	var members []string
+	for _, m := range c.nodes {
+		members = append(members, m.name+"=http://"+m.address+":2380")
+	}
+	client, peer := "http://"+n.address+":2379", "http://"+n.address+":2380"
+	n.etcd = exec.Command("ip", "netns", "exec", n.name, "etcd", "--name", n.name, "--data-dir",
+		filepath.Join(c.dir, n.name+".etcd"), "--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
+		strings.Join(members, ","), "--heartbeat-interval", "250", "--election-timeout", "2500", "--enable-v2",
+		"--logger", "zap", "--log-outputs", filepath.Join(c.dir, n.name+".etcd.log"))
+	c.check(n.etcd.Start())
+	n.etcdEnded = reap(n.etcd)
 }
 
-func (c *cluster) killEtcd() {
+// killEtcd kills the members of some nodes.
+func (c *cluster) killEtcd(of ...*node) {
 	c.Helper()
-	c.check(c.etcd.Process.Kill())
-	<-c.etcdEnded
+	for _, n := range of {
+		c.check(n.etcd.Process.Kill())
+		<-n.etcdEnded
+	}
 }
 
-// start starts the Patroni of a node, and with it Postgres.
+// start starts what runs on a node: its member of etcd, and its Patroni, and with it Postgres.
 func (c *cluster) start(n *node) {
 	c.Helper()
+	c.startEtcd(n)
 	cmd := exec.Command("ip", "netns", "exec", n.name, "setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups",
 		"patroni", n.config)
 	cmd.Stdout, cmd.Stderr = n.log, n.log
@@ -148,7 +163,6 @@ func (c *cluster) start(n *node) {
 
 // end ends all, so that nothing writes any more to the folder of the test.
 func (c *cluster) end() {
-	c.killEtcd()
 	for _, n := range c.nodes {
 		for pids(n) != "" {
 			c.signal(n, syscall.SIGKILL)

@@ -130,9 +130,15 @@ func (w *world) strikeOthers() {
 		wait(w.T, away)
 		w.cluster.mend(n)
 	})
-	w.strike("etcd is away", w.cluster.killEtcd, func() {
+	w.strike("kill -9 of the etcd of one node", func() { w.cluster.killEtcd(w.cluster.nodes[0]) }, func() {
 		wait(w.T, away)
-		w.cluster.startEtcd()
+		w.cluster.startEtcd(w.cluster.nodes[0])
+	})
+	w.strike("etcd is away", func() { w.cluster.killEtcd(w.cluster.nodes...) }, func() {
+		wait(w.T, away)
+		for _, n := range w.cluster.nodes {
+			w.cluster.startEtcd(n)
+		}
 	})
 }
 
