@@ -343,8 +343,8 @@ func Counts(r *provider.Reading, refusals bool) bool {
 // errZone means that the windows of a budget are not yet aligned to the time zone of its account.
 var errZone = errors.New("the account has another time zone")
 
-// zoneReach is how far back calls may lie that count in a window which is not over.
-const zoneReach = quota.LongestWindow + 2*time.Hour
+// lookBack is how far back calls may lie that count in a window which is not over.
+const lookBack = quota.LongestWindow + 2*time.Hour
 
 // aligned does something under the lock of a budget, again where the budget had to be aligned first.
 func (d *Dispatcher) aligned(ctx context.Context, k budgetKey, do func() error) error {
@@ -409,7 +409,7 @@ func (d *Dispatcher) align(ctx context.Context, k budgetKey) error {
 func (m *meter) alignCalls(ctx context.Context, tx pgx.Tx, now time.Time) error {
 	calls, err := db.New().CallsUnaligned(ctx, tx, db.CallsUnalignedParams{Domain: m.key.domain,
 		Lines: m.svc.Lines(m.key.bucket),
-		Since: now.Add(-m.young - time.Hour), Oldest: now.Add(-zoneReach)})
+		Since: now.Add(-m.young - time.Hour), Oldest: now.Add(-lookBack)})
 	if err != nil {
 		return fmt.Errorf("read the calls of %s: %w", m.key, err)
 	}
@@ -442,12 +442,12 @@ func (m *meter) alignCalls(ctx context.Context, tx pgx.Tx, now time.Time) error 
 func (m *meter) alignLedger(ctx context.Context, tx pgx.Tx, now time.Time) error {
 	q := db.New()
 	calls, err := q.CallsCounted(ctx, tx, db.CallsCountedParams{Domain: m.key.domain, Bucket: m.key.bucket,
-		Lines: m.svc.Lines(m.key.bucket), Since: now.Add(-zoneReach)})
+		Lines: m.svc.Lines(m.key.bucket), Since: now.Add(-lookBack)})
 	if err != nil {
 		return fmt.Errorf("read the calls of %s: %w", m.key, err)
 	}
 	rows, err := q.LedgerRead(ctx, tx, db.LedgerReadParams{Domain: m.key.domain, Bucket: m.key.bucket,
-		Since: now.Add(-zoneReach)})
+		Since: now.Add(-lookBack)})
 	if err != nil {
 		return fmt.Errorf("read the ledger of %s: %w", m.key, err)
 	}

@@ -323,7 +323,7 @@ func (c *Change) mark(ctx context.Context, ps []batch.Part, t batch.Entry, from,
 	return nil
 }
 
-// snapshotStatus notes where the records of a part stand before its cover changes; applyStatus then moves them.
+// snapshotStatus notes where the records of a part stand before its coverage changes; applyStatus then moves them.
 func (c *Change) snapshotStatus(p *batch.Part) {
 	if c.plain(p) {
 		return
@@ -333,7 +333,7 @@ func (c *Change) snapshotStatus(p *batch.Part) {
 	}
 }
 
-// applyStatus moves the records of a part whose cover has changed since snapshotStatus.
+// applyStatus moves the records of a part whose coverage has changed since snapshotStatus.
 func (c *Change) applyStatus(p *batch.Part, from, to batch.Status) {
 	d := c.slice(p.Slice())
 	if c.plain(p) {

@@ -53,8 +53,8 @@ func (p *play) read(b *modelBatch) *stored {
 	return s
 }
 
-// covers reports whether a part speaks of a record.
-func (s *stored) covers(part *db.PartsOfSlicesRow, r *modelRecord) bool {
+// concerns reports whether a part speaks of a record.
+func (s *stored) concerns(part *db.PartsOfSlicesRow, r *modelRecord) bool {
 	j := s.jobs[r.slice.first+int64(r.offset)]
 	if part.SliceNo != r.slice.no || r.offset < part.FromOff || r.offset >= part.ToOff || slices.Contains(part.LeftOut,
 		r.offset) {
@@ -104,7 +104,7 @@ func (p *play) checkRecords(after string, b *modelBatch, s *stored) {
 			n := 0
 			for i := range s.parts {
 				part := &s.parts[i]
-				if int(part.StepNo) == r.step && int(part.TaskNo) == task && s.covers(part, r) {
+				if int(part.StepNo) == r.step && int(part.TaskNo) == task && s.concerns(part, r) {
 					n++
 					require.Equal(p.t, b.shown(placeStatus[at]), batch.StatusOfCall(part.CallState), "%v: task %d after %s",
 						r, task, after)
@@ -114,7 +114,7 @@ func (p *play) checkRecords(after string, b *modelBatch, s *stored) {
 		}
 		open += left
 		for i := range s.parts {
-			if s.covers(&s.parts[i], r) {
+			if s.concerns(&s.parts[i], r) {
 				covered++
 			}
 		}
@@ -146,7 +146,7 @@ func (p *play) derived(b *modelBatch, s *stored, r *modelRecord) batch.Status {
 	}
 	worst := 0
 	for i := range s.parts {
-		if part := &s.parts[i]; part.StepNo == sl.StepNo && s.covers(part, r) {
+		if part := &s.parts[i]; part.StepNo == sl.StepNo && s.concerns(part, r) {
 			if st := batch.StatusOfCall(part.CallState); batch.Rank(st) > worst {
 				out, worst = st, batch.Rank(st)
 			}
@@ -201,7 +201,7 @@ func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
 			if part := &s.parts[i]; part.CallID == nil && !p.inCall(b, part) && [2]int{int(part.StepNo), int(part.TaskNo)} == k {
 				parts[part.ID] = true
 				for _, r := range b.records() {
-					if s.covers(part, r) {
+					if s.concerns(part, r) {
 						records++
 					}
 				}

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRecords_KeyReach: a page of records with a key ends where it has looked through as many as it may, and the pages
-// together have all that there are, each once.
-func TestRecords_KeyReach(t *testing.T) {
+// TestRecords_KeyScanLimit: a page of records with a key ends where it has looked through as many as it may, and the
+// pages together have all that there are, each once.
+func TestRecords_KeyScanLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const records = 20_000

@@ -67,7 +67,7 @@ func TestTold_Body(t *testing.T) {
 		want []provider.Counter
 		cost int
 	}{
-		"told": {`{"cost":{"actual":7.2,"status":{"max":2000.0,"left":1500,"rate":100.0}}}`,
+		"reported": {`{"cost":{"actual":7.2,"status":{"max":2000.0,"left":1500,"rate":100.0}}}`,
 			[]provider.Counter{{WindowSeconds: 20, Limit: 2000, Value: 500}}, 8},
 		"slower": {`{"cost":{"actual":0,"status":{"max":2000,"left":1999,"rate":50}}}`,
 			[]provider.Counter{{WindowSeconds: 20, Limit: 1000, Value: 1}}, 0},
