@@ -132,7 +132,7 @@ COMMENT ON TABLE flow.batch_count IS 'What changes of a batch: its status, how i
 COMMENT ON COLUMN flow.batch_count.batch_id IS 'Whose state it is.';
 COMMENT ON COLUMN flow.batch_count.org_id IS 'The organization that triggered it, for the index.';
 COMMENT ON COLUMN flow.batch_count.schedule_id IS 'The schedule that started it; null for none.';
-COMMENT ON COLUMN flow.batch_count.status IS 'Where it stands; a trigger refuses moves that are not drawn in run/status.go.';
+COMMENT ON COLUMN flow.batch_count.status IS 'Where it stands; a trigger refuses moves that are not drawn in batch/status.go.';
 COMMENT ON COLUMN flow.batch_count.paused_from IS 'The status of a paused batch before it was paused, to which its release restores it; null unless it is paused.';
 COMMENT ON COLUMN flow.batch_count.priority IS 'normal or high: high goes before others of its lane; null for normal.';
 COMMENT ON COLUMN flow.batch_count.pacing IS 'The pacing policy, as the API shows it; null where the batch is not paced.';
@@ -312,7 +312,7 @@ COMMENT ON COLUMN flow.job.slice_no IS 'The slice that the record left.';
 COMMENT ON COLUMN flow.job.detached_step IS 'The last step in which parts of its slice speak of it; -1 where it left before the first.';
 COMMENT ON COLUMN flow.job.step_no IS 'The step at which it stands now, from 0.';
 COMMENT ON COLUMN flow.job.remaining IS 'Tasks of the current step that are not settled yet: calls and waits.';
-COMMENT ON COLUMN flow.job.status IS 'Where it stands; a trigger refuses moves that are not drawn in run/status.go.';
+COMMENT ON COLUMN flow.job.status IS 'Where it stands; a trigger refuses moves that are not drawn in batch/status.go.';
 COMMENT ON COLUMN flow.job.ready IS 'True while in-process work is to be done for this job alone.';
 COMMENT ON COLUMN flow.job.doomed IS 'What it ends as once the other tasks of its step are settled; null while nothing failed.';
 COMMENT ON COLUMN flow.job.attempts IS 'How often it was tried, over all of its calls and runs.';

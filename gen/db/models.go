@@ -465,7 +465,7 @@ type FlowBatchCount struct {
 	Completed int32
 	// Jobs that are accepted now.
 	Accepted int32
-	// Where it stands; a trigger refuses moves that are not drawn in run/status.go.
+	// Where it stands; a trigger refuses moves that are not drawn in batch/status.go.
 	Status FlowBatchStatus
 	// When its first job began; null before.
 	StartedAt *time.Time
@@ -1307,7 +1307,7 @@ type FlowJob struct {
 	StepNo int16
 	// Tasks of the current step that are not settled yet: calls and waits.
 	Remaining int16
-	// Where it stands; a trigger refuses moves that are not drawn in run/status.go.
+	// Where it stands; a trigger refuses moves that are not drawn in batch/status.go.
 	Status FlowJobStatus
 	// True while in-process work is to be done for this job alone.
 	Ready bool

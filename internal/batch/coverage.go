@@ -12,10 +12,11 @@ type Coverage struct {
 	Parts []CoveringPart
 }
 
+// CoveringPart is a part of a slice, with what the call that has it says of its records.
 type CoveringPart struct {
 	Part
 	State Status // Queued, Started, NeedsReconcile or Unresolved
-	// claimedAt is when the call was made that covers it; nil for none.
+	// ClaimedAt is when the call was made that covers it; nil for none.
 	ClaimedAt *time.Time
 	Unknown   UnknownOutcome
 }

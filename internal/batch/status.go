@@ -42,7 +42,7 @@ type Counts [len(Statuses)]int64
 func Index(s Status) int {
 	i := slices.Index(Statuses[:], s)
 	if i < 0 {
-		panic("run: unknown job status " + string(s))
+		panic("batch: unknown job status " + string(s))
 	}
 	return i
 }

@@ -146,7 +146,7 @@ func pick(rows []queueRow, room roomFor) (out, order []*picked) {
 func (d *Dispatcher) choose(
 	ctx context.Context, rows []queueRow, blocked map[queueKey]bool, room roomFor,
 ) ([]*outboundCall, error) {
-	for known := -1; len(blocked) > known; { // retryCall where nothing came of it because queues were blocked meanwhile
+	for known := -1; len(blocked) > known; { // again where nothing came of it because queues were blocked meanwhile
 		known = len(blocked)
 		picks, order := pick(rows, room)
 		if len(picks) == 0 {

@@ -30,7 +30,7 @@ const (
 type Limits struct {
 	// Now is the clock that Piece is measured by.
 	Now func() time.Time
-	// ClaimedRange is how long a piece of work is evaluated before it is settled, but for the record at hand.
+	// Piece is how long a piece of work is evaluated before it is settled, but for the record at hand.
 	Piece time.Duration
 	// Memory is the process's budget.
 	Memory *memory.Budget

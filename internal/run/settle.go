@@ -40,7 +40,7 @@ type Exception struct {
 	Output json.RawMessage
 	// Body is that of the answer, as JSON, where the task has ErrorBody.
 	Body json.RawMessage
-	// RetryAt is when a EntryRetry is tried again.
+	// RetryAt is when an EntryRetry is tried again.
 	RetryAt time.Time
 }
 

@@ -41,7 +41,7 @@ type Source interface {
 
 // Options are what a Hub may be told.
 type Options struct {
-	// maxStreams is how many listeners there may be; 0 for the constant of that name.
+	// Most is how many listeners there may be; 0 for maxStreams.
 	Most int
 	Log  *slog.Logger
 }

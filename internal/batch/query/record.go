@@ -126,7 +126,7 @@ type attemptKey struct {
 	element, offset int32
 }
 
-// onChange reads the entries of the wanted records once, for their history and their output.
+// tell reads the entries of the wanted records once, for their history and their output.
 func (v *Slice) tell(wanted []bool, want Want) ([]history, *outputs, error) {
 	var histories []history
 	if want.History {

@@ -19,7 +19,7 @@ import (
 // reference is written down between, for without it nobody could ask whether the commit arrived. From then on the job
 // is not aborted any more: whoever asks for it would take that for its end.
 
-// ErrNotOpened: the reference of a job could not be written down, so that it was not committed.
+// errNotOpened: the reference of a job could not be written down, so that it was not committed.
 var errNotOpened = errors.New("the job could not be written down")
 
 // unopened stands for the reference of a job that is not open yet.
