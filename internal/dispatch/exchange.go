@@ -43,7 +43,8 @@ var detailDict = s2.MakeDict([]byte(
 		`"content-type":"application/json; charset=utf-8","date":"Thu, 01 Jan 2026 00:00:00 GMT","etag":"",`+
 		`"retry-after":"","server":"nginx","x-ratelimit-limit":"","x-ratelimit-remaining":"","x-ratelimit-reset":"",`+
 		`"x-request-id":""},"body":{"size":2,"text":"{\"`+
-		`{"method":"POST","url":"https://","request":{"size":1,"text":"{\"id\":\"`), nil)
+		`"}},"response":{"status":204,"headers":{"date":"Thu, 01 Jan 2026 00:00:00 GMT"},"body":{"size":0}}}`+
+		`{"method":"POST","url":"http://{"method":"POST","url":"https://","request":{"size":1,"text":"{\"id\":\"`), nil)
 
 const (
 	// detailFormat is the first byte of a detail.

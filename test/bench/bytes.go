@@ -111,13 +111,17 @@ func (b *smallBench) lengths(ctx context.Context, l *load, n int) ([]row, error)
 		text := fmt.Sprintf("%.0f bytes of it indexes, %.0f kept", indexes/float64(n), kept[table])
 		out = append(out, row{what: l.name + ", log of " + table, ours: text, ratio: all / float64(n), unit: "bytes"})
 	}
-	sum := 0.0
+	return append(out, row{what: l.name + ", log without full pages", ratio: logged / float64(n) / 1e3, target: 4,
+		most: true, unit: "kB"},
+		row{what: l.name + ", kept", ratio: total(kept) / 1e3, target: 1.5, most: true, unit: "kB"}), rows.Err()
+}
+
+// total is the sum over all tables, in bytes.
+func total(kept map[string]float64) (sum float64) {
 	for _, bytes := range kept {
 		sum += bytes
 	}
-	return append(out, row{what: l.name + ", log without full pages", ratio: logged / float64(n) / 1e3, target: 4,
-		most: true, unit: "kB"},
-		row{what: l.name + ", kept", ratio: sum / 1e3, target: 1.5, most: true, unit: "kB"}), rows.Err()
+	return sum
 }
 
 // place is where the log ends.
