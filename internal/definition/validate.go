@@ -133,7 +133,7 @@ func (s *Service) holdVariables(ctx context.Context, tx pgx.Tx, orgID uuid.UUID,
 type review struct {
 	catalog     *catalog.Catalog
 	credentials map[uuid.UUID]db.DefinitionCredentialsRow
-	// bound is Draft.Bound; told holds the bindings that something was said about.
+	// bound is Draft.Bound; reported holds the bindings that something was said about.
 	bound    map[string]string
 	reported map[string]bool
 	checker  checker

@@ -107,7 +107,7 @@ type Dispatcher struct {
 	refreshed sync.Map
 	// bulkSize is the length of the rows of the last bulk call.
 	bulkSize atomic.Int64
-	// told is which limits answers told last, by windowTold.
+	// reported is which limits answers told of last, by reportedWindow.
 	reported sync.Map
 	// made are budgets that are known to be there.
 	made sync.Map

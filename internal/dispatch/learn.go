@@ -11,8 +11,8 @@ import (
 	"flowlane/internal/quota"
 )
 
-// windowTold names a window of a budget that answers tell of.
-type windowTold struct {
+// reportedWindow names a window of a budget that answers tell of.
+type reportedWindow struct {
 	budgetKey
 	seconds int
 }
@@ -44,7 +44,7 @@ func (d *Dispatcher) learn(ctx context.Context, p *outboundCall, answer *provide
 }
 
 func (d *Dispatcher) learnWindow(ctx context.Context, m *meter, c provider.Counter, answeredAt time.Time) error {
-	k := windowTold{m.key, c.WindowSeconds}
+	k := reportedWindow{m.key, c.WindowSeconds}
 	if last, known := d.reported.Load(k); c.Limit > 0 && (!known || last != c.Limit) {
 		if err := d.putLimit(ctx, d.Pool, m, c); err != nil {
 			return err

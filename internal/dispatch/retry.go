@@ -82,10 +82,10 @@ func (s *settlement) writeRefusals(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// putBack has the records of a call wait again whom it costs no attempt; told leaves a note of why.
-func (s *settlement) putBack(call *openCall, v *outcome, readyAt time.Time, known bool) {
+// putBack has the records of a call wait again whom it costs no attempt; noted leaves a note of why.
+func (s *settlement) putBack(call *openCall, v *outcome, readyAt time.Time, noted bool) {
 	again := run.Requeueing{From: call.from, ReadyAt: readyAt}
-	if len(call.parts) > 0 && known {
+	if len(call.parts) > 0 && noted {
 		again.Why = s.failure(&call.parts[0], v)
 	}
 	s.requeues = append(s.requeues, requeue{call.parts, again})

@@ -119,8 +119,8 @@ func AtEnd(ctx context.Context, do func(committed bool)) bool {
 // onCommit is told how long commits take.
 var onCommit atomic.Pointer[func(took time.Duration)]
 
-// OnCommit has told called with how long each commit of this process took, from asking for it to its answer, whatever
-// that was. It must be quick. The last one counts.
+// OnCommit has observe called with how long each commit of this process took, from asking for it to its answer,
+// whatever that was. It must be quick. The last one counts.
 func OnCommit(observe func(took time.Duration)) { onCommit.Store(&observe) }
 
 func commit(ctx context.Context, tx pgx.Tx) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// The model of what should become of records: every record on its own, without parts, coverage or counters. It speaks of
-// slices only where the rules do: records that nothing detached go on to the next step together.
+// The model of what should become of records: every record on its own, without parts, coverage or counters. It speaks
+// of slices only where the rules do: records that nothing detached go on to the next step together.
 
 // modelTask is a task as the model knows it.
 type modelTask struct {

@@ -270,7 +270,7 @@ func (a *Attempted) saw(entry *batch.Entry, counts bool) {
 	}
 }
 
-// coverage takes over where the call stands of the part that covers it.
+// addPart takes over where the call stands of the part that covers it.
 func (a *Attempted) addPart(part *batch.CoveringPart, failure *batch.JobError) {
 	made := part.Attempt
 	switch part.State {

@@ -95,7 +95,7 @@ func (b *Batch) found(r *db.SlicesFromRow) *Slice {
 }
 
 // NextSlices finds the next slices of the batch, from a number on, that have jobs in these statuses, or in those if it
-// is over: scanSlices unless there are no more.
+// is over: ScanSlices unless there are no more.
 func (b *Batch) NextSlices(ctx context.Context, s *Reader, tx pgx.Tx, no int32,
 	statuses, over []string) ([]*Slice, error) {
 	rows, err := s.q.SlicesFrom(ctx, tx, db.SlicesFromParams{Statuses: statuses, OverStatuses: over,
