@@ -196,8 +196,8 @@ func readPlain(act *catalog.Action, ans *Answer) (r Reading, done bool) {
 	return Reading{}, false
 }
 
-// readReported reads an answer by a case of the catalog, else by the rules of its protocol. known is false where neither
-// says anything of it.
+// readReported reads an answer by a case of the catalog, else by the rules of its protocol. known is false where
+// neither says anything of it.
 func readReported(act *catalog.Action, ans Answer, nRows int) (r Reading, known bool) {
 	ans.Value(act)
 	if c := answerCase(act.Call, &ans); c != nil {
