@@ -8,7 +8,8 @@ SELECT flow.clock()::timestamptz;
 -- had: beside FOR UPDATE it would be read before.
 WITH locked AS MATERIALIZED (
     SELECT b.id, b.org_id, b.definition_id, b.version, c.status,
-        coalesce(b.page_set, b.id)::uuid AS page_set, b.metadata, b.created_at, b.record_count, c.stopped_at, c.change_no,
+        coalesce(b.page_set, b.id)::uuid AS page_set, flow.batch_metadata(b)::text AS metadata, b.created_at,
+        b.record_count, c.stopped_at, c.change_no,
         (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.root_id, b.created_by, c.one_slice,
             ARRAY[c.staged, c.queued, c.pending, c.started,
             c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed,
@@ -19,15 +20,16 @@ WITH locked AS MATERIALIZED (
 SELECT locked.*, (SELECT flow.clock() FROM (SELECT count(*) FROM locked) l)::timestamptz AS now FROM locked;
 
 -- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, coalesce(page_set, id)::uuid AS page_set, metadata, created_at,
-    scheduled_at, root_id, record_count, retry_of, trace
-    FROM flow.batch WHERE id = ANY(@ids::uuid[]);
+SELECT id, org_id, definition_id, version, coalesce(page_set, id)::uuid AS page_set,
+    flow.batch_metadata(b)::text AS metadata, created_at, scheduled_at, root_id, record_count, retry_of, trace
+    FROM flow.batch b WHERE id = ANY(@ids::uuid[]);
 
 -- name: BatchesStart :exec
 -- Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is
 -- paged: then its records have pages already, and its slices come later. A page whose set is the batch itself stands in
--- its row. calls: the records are queued for the first step, as parts or in_queue, and then the slice is one_slice. One
--- without records is over. The queues of a paced batch have nothing to claim before the first tick.
+-- its row. Metadata '' is what flow.batch_metadata makes. calls: the records are queued for the first step, as parts or
+-- in_queue, and then the slice is one_slice. One without records is over. The queues of a paced batch have nothing to
+-- claim before the first tick.
 WITH started AS MATERIALIZED (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@metadata::text[]) AS metadata,
         unnest(@page_sets::uuid[]) AS page_set, unnest(@rows::bigint[]) AS rows, unnest(@raw_bytes::int[]) AS raw_bytes,
@@ -41,7 +43,7 @@ WITH started AS MATERIALIZED (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count,
         page_set, lane,
         scheduled_at, created_by, created_at, event_depth, root_id, trace, page_bytes, page)
-    SELECT s.id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, s.metadata, s.rows,
+    SELECT s.id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, nullif(s.metadata, ''), s.rows,
         nullif(s.page_set, s.id), @lane, @scheduled_at, @created_by, @now, @event_depth, sqlc.narg('root_id'),
             s.trace, CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
         CASE WHEN s.page_set = s.id THEN s.body END

@@ -8,7 +8,7 @@ SELECT id, retry_no FROM flow.batch WHERE org_id = @org_id AND (id = @root::uuid
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count,
     page_set, lane, created_by,
     created_at, retry_of, retry_root, retry_no, event_depth, root_id, trace)
-SELECT @id, b.org_id, b.definition_id, b.version, 'retry', b.id::text, b.metadata, @record_count,
+SELECT @id, b.org_id, b.definition_id, b.version, 'retry', b.id::text, flow.batch_metadata(b), @record_count,
     coalesce(b.page_set, b.id), b.lane,
     @created_by, @now,
     b.id, @root::uuid, @retry_no, b.event_depth, b.root_id, nullif(@trace::bytea, '')

@@ -72,7 +72,7 @@ FROM (SELECT @id::uuid AS id) asked
 
 -- name: WebhookAccept :many
 -- Adds deliveries of different messages, or counts copies of those that are known, and wakes the dispatch, unless their
--- batches are started in the same transaction: all of it, under the lock of a webhook that is switched on, or nothing
+-- batches are started in the same transaction, with the ids of the deliveries: all of it, under the lock of a webhook that is switched on, or nothing
 -- where its secrets are others, the time is not between two times, or its minute has no room for so many; copies need
 -- none, however low the limit has become. Returns a row for each message; one without a delivery where nothing was
 -- done, and none where there is no such webhook, or its organization is not active. That a message is known the unique
@@ -98,13 +98,13 @@ WITH hook AS MATERIALIZED (
 ), added AS (
     INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type,
         content_encoding,
-        body, packed, size_bytes, status, attempts, batch_id, next_at)
+        body, packed, size_bytes, status, attempts, next_at)
     SELECT t.id, n.id, t.org_id, n.message_id, t.now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding,
         ''),
         n.body, n.packed, n.size_bytes, CASE WHEN @started::boolean THEN 'dispatched' ELSE 'accepted' END,
             @started::int,
-        CASE WHEN @started THEN n.batch_id END, CASE WHEN NOT @started THEN t.now END
-    FROM taken t, (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id,
+        CASE WHEN NOT @started THEN t.now END
+    FROM taken t, (SELECT unnest(@ids::uuid[]) AS id,
         unnest(@message_ids::text[]) AS message_id, unnest(@copies::bigint[]) AS copies,
         unnest(@content_types::text[]) AS content_type, unnest(@content_encodings::text[]) AS content_encoding,
         unnest(@bodies::bytea[]) AS body, unnest(@packed::boolean[]) AS packed, unnest(@sizes::int[]) AS size_bytes) n
@@ -166,17 +166,17 @@ SELECT next_at FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND nex
 -- name: DeliveryLockWaiting :many
 -- Locks those of the deliveries that still wait for their start, in the order in which copies of them are counted.
 WITH locked AS MATERIALIZED (
-    SELECT d.id, d.attempts, d.message_id, d.next_at
+    SELECT d.id, d.attempts, d.message_id, d.received_at, d.next_at
     FROM (SELECT @org_id::uuid AS org_id, @webhook_id::uuid AS webhook_id, unnest(@ids::uuid[]) AS id) n
     JOIN flow.webhook_delivery d ON d.org_id = n.org_id AND d.webhook_id = n.webhook_id AND d.id = n.id
     ORDER BY d.message_id COLLATE "C" FOR NO KEY UPDATE OF d
 )
-SELECT l.id, l.attempts, (SELECT flow.clock())::timestamptz AS now FROM locked l WHERE l.next_at IS NOT NULL
+SELECT l.id, l.attempts, l.received_at, (SELECT flow.clock())::timestamptz AS now FROM locked l WHERE l.next_at IS NOT NULL
     ORDER BY l.message_id COLLATE "C";
 
 -- name: DeliveryDispatched :exec
 UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL,
-    batch_id = n.batch_id
+    batch_id = nullif(n.batch_id, d.id)
 FROM (SELECT @org_id::uuid AS org_id, @webhook_id::uuid AS webhook_id, unnest(@ids::uuid[]) AS id,
     unnest(@batch_ids::uuid[]) AS batch_id) n
 WHERE d.org_id = n.org_id AND d.webhook_id = n.webhook_id AND d.id = n.id;
@@ -238,7 +238,7 @@ SELECT * FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND org_id = 
 
 -- name: DeliveryLock :one
 -- What there is of a delivery, and its lock; starts of it wait.
-SELECT id, batch_id FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND org_id = @org_id AND id = @id
+SELECT id, status FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND org_id = @org_id AND id = @id
     FOR NO KEY UPDATE;
 
 -- name: DeliveryReplay :one

@@ -25,7 +25,7 @@ CREATE TABLE flow.batch (
     retry_of uuid,
     retry_root uuid,
     retry_no int NOT NULL DEFAULT 0,
-    metadata text NOT NULL,
+    metadata text,
     record_count bigint NOT NULL CHECK (record_count >= 0),
     page_set uuid,
     lane flow.lane,
@@ -37,7 +37,8 @@ CREATE TABLE flow.batch (
     page bytea,
     CHECK ((retry_of IS NULL) = (retry_root IS NULL)),
     CHECK ((page IS NULL) = (page_bytes IS NULL)),
-    CHECK (page IS NULL OR page_set IS NULL)
+    CHECK (page IS NULL OR page_set IS NULL),
+    CHECK (metadata IS NOT NULL OR trigger_type = 'webhook')
 );
 -- A small page of a batch that has no other stands here: a row of flow.page and its entry in an index less for each
 -- start. It is small because lists read whole rows.
@@ -63,7 +64,7 @@ COMMENT ON COLUMN flow.batch.root_id IS 'The root cause: the batch or the event 
 COMMENT ON COLUMN flow.batch.retry_of IS 'The batch whose records it works on again; null for all but retries.';
 COMMENT ON COLUMN flow.batch.retry_root IS 'The first batch of those that retry each other''s records: its row orders them. Null for all but retries.';
 COMMENT ON COLUMN flow.batch.retry_no IS 'Place among the retries of the same root; 0 for all others.';
-COMMENT ON COLUMN flow.batch.metadata IS 'A JSON object of the trigger''s, as text: key order and digits stay as they were sent.';
+COMMENT ON COLUMN flow.batch.metadata IS 'A JSON object of the trigger''s, as text: key order and digits stay as they were sent. Null for that of a webhook whose batch has the id of its delivery: flow.batch_metadata makes it.';
 COMMENT ON COLUMN flow.batch.record_count IS 'How many jobs it has; never changes.';
 COMMENT ON COLUMN flow.batch.page_set IS 'The set of pages with its records, or the batch whose row has the only one, which a retry shares with the earlier batch; null where its own row has it.';
 COMMENT ON COLUMN flow.batch.lane IS 'The lane that the trigger asked for; null where definition or catalog decide.';
@@ -73,6 +74,11 @@ COMMENT ON COLUMN flow.batch.created_at IS 'When the trigger was accepted.';
 COMMENT ON COLUMN flow.batch.trace IS 'The ids of the trace and of the span that started it, 16 and 8 bytes; null where those are not sampled.';
 COMMENT ON COLUMN flow.batch.page_bytes IS 'Size of the rows of page before compression; null for none.';
 COMMENT ON COLUMN flow.batch.page IS 'Its records, as in flow.page.body, where they are few and small; null where they stand there. Customer data.';
+
+CREATE FUNCTION flow.batch_metadata(b flow.batch) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT coalesce(b.metadata, '{"webhook_id":"' || b.trigger_source || '","delivery_id":"' || b.id || '"}')
+$$;
+COMMENT ON FUNCTION flow.batch_metadata(flow.batch) IS 'The metadata of a batch, a JSON object as text. What a webhook gives is made of its id and of that of the delivery.';
 
 -- Most batches have one slice, all of whose records go into their first call together and end with it: that slice
 -- stands in one_slice alone, and flow.all_slices makes it of the counters, because a row with its index entry, written

@@ -130,7 +130,7 @@ CREATE TABLE flow.webhook_delivery (
     next_at timestamptz,
     last_error text,
     batch_id uuid,
-    CHECK ((status = 'dispatched') = (batch_id IS NOT NULL)),
+    CHECK (status = 'dispatched' OR batch_id IS NULL),
     CHECK ((status IN ('accepted', 'failed')) = (next_at IS NOT NULL)),
     PRIMARY KEY (org_id, webhook_id, id)
 );
@@ -157,7 +157,7 @@ COMMENT ON COLUMN flow.webhook_delivery.status IS 'accepted: its batch is still 
 COMMENT ON COLUMN flow.webhook_delivery.attempts IS 'How often a start was tried, since the last replay if there was one.';
 COMMENT ON COLUMN flow.webhook_delivery.next_at IS 'When the start is tried next; null where it is over.';
 COMMENT ON COLUMN flow.webhook_delivery.last_error IS 'Why the last start failed; null where none did.';
-COMMENT ON COLUMN flow.webhook_delivery.batch_id IS 'The batch that was started; null for none.';
+COMMENT ON COLUMN flow.webhook_delivery.batch_id IS 'The batch of one that is dispatched, where it has an id of its own: most have that of the delivery. Null otherwise.';
 
 CREATE TABLE flow.event_subscription (
     id uuid PRIMARY KEY,
@@ -314,7 +314,7 @@ SELECT json_build_object('batch_id', b.id, 'definition_id', b.definition_id, 'de
             'cancelled', c.cancelled,
         'accepted', c.accepted, 'rejected', c.rejected, 'unprocessed', c.unprocessed, 'unresolved', c.unresolved),
     'trigger_type', b.trigger_type, 'trigger_source', b.trigger_source, 'retry_of', b.retry_of, 'metadata',
-        b.metadata::json)
+        flow.batch_metadata(b)::json)
 FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = batch
 $$;
 COMMENT ON FUNCTION flow.batch_event(uuid) IS 'The payload of an event that says how a batch ended.';

@@ -163,9 +163,9 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 }
 
 const batchHeads = `-- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, coalesce(page_set, id)::uuid AS page_set, metadata, created_at,
-    scheduled_at, root_id, record_count, retry_of, trace
-    FROM flow.batch WHERE id = ANY($1::uuid[])
+SELECT id, org_id, definition_id, version, coalesce(page_set, id)::uuid AS page_set,
+    flow.batch_metadata(b)::text AS metadata, created_at, scheduled_at, root_id, record_count, retry_of, trace
+    FROM flow.batch b WHERE id = ANY($1::uuid[])
 `
 
 type BatchHeadsRow struct {
@@ -219,7 +219,8 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 const batchLock = `-- name: BatchLock :many
 WITH locked AS MATERIALIZED (
     SELECT b.id, b.org_id, b.definition_id, b.version, c.status,
-        coalesce(b.page_set, b.id)::uuid AS page_set, b.metadata, b.created_at, b.record_count, c.stopped_at, c.change_no,
+        coalesce(b.page_set, b.id)::uuid AS page_set, flow.batch_metadata(b)::text AS metadata, b.created_at,
+        b.record_count, c.stopped_at, c.change_no,
         (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.root_id, b.created_by, c.one_slice,
             ARRAY[c.staged, c.queued, c.pending, c.started,
             c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed,
@@ -441,7 +442,7 @@ WITH started AS MATERIALIZED (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count,
         page_set, lane,
         scheduled_at, created_by, created_at, event_depth, root_id, trace, page_bytes, page)
-    SELECT s.id, $1, $4, $5, $21, $22, s.metadata, s.rows,
+    SELECT s.id, $1, $4, $5, $21, $22, nullif(s.metadata, ''), s.rows,
         nullif(s.page_set, s.id), $23, $24, $25, $7, $26, $27,
             s.trace, CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
         CASE WHEN s.page_set = s.id THEN s.body END
@@ -521,8 +522,9 @@ type BatchesStartParams struct {
 
 // Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is
 // paged: then its records have pages already, and its slices come later. A page whose set is the batch itself stands in
-// its row. calls: the records are queued for the first step, as parts or in_queue, and then the slice is one_slice. One
-// without records is over. The queues of a paced batch have nothing to claim before the first tick.
+// its row. Metadata ” is what flow.batch_metadata makes. calls: the records are queued for the first step, as parts or
+// in_queue, and then the slice is one_slice. One without records is over. The queues of a paced batch have nothing to
+// claim before the first tick.
 func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartParams) error {
 	_, err := db.Exec(ctx, batchesStart,
 		arg.OrgID,

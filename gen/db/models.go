@@ -391,8 +391,8 @@ type FlowBatch struct {
 	RetryRoot *uuid.UUID
 	// Place among the retries of the same root; 0 for all others.
 	RetryNo int32
-	// A JSON object of the trigger's, as text: key order and digits stay as they were sent.
-	Metadata string
+	// A JSON object of the trigger's, as text: key order and digits stay as they were sent. Null for that of a webhook whose batch has the id of its delivery: flow.batch_metadata makes it.
+	Metadata *string
 	// How many jobs it has; never changes.
 	RecordCount int64
 	// The set of pages with its records, or the batch whose row has the only one, which a retry shares with the earlier batch; null where its own row has it.
@@ -2175,7 +2175,7 @@ type FlowWebhookDelivery struct {
 	NextAt *time.Time
 	// Why the last start failed; null where none did.
 	LastError *string
-	// The batch that was started; null for none.
+	// The batch of one that is dispatched, where it has an id of its own: most have that of the delivery. Null otherwise.
 	BatchID *uuid.UUID
 }
 

@@ -190,7 +190,7 @@ const retryBatchInsert = `-- name: RetryBatchInsert :exec
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count,
     page_set, lane, created_by,
     created_at, retry_of, retry_root, retry_no, event_depth, root_id, trace)
-SELECT $1, b.org_id, b.definition_id, b.version, 'retry', b.id::text, b.metadata, $2,
+SELECT $1, b.org_id, b.definition_id, b.version, 'retry', b.id::text, flow.batch_metadata(b), $2,
     coalesce(b.page_set, b.id), b.lane,
     $3, $4,
     b.id, $5::uuid, $6, b.event_depth, b.root_id, nullif($7::bytea, '')

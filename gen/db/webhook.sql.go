@@ -44,7 +44,7 @@ func (q *Queries) DeliveryCounts(ctx context.Context, db DBTX, arg DeliveryCount
 
 const deliveryDispatched = `-- name: DeliveryDispatched :exec
 UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL,
-    batch_id = n.batch_id
+    batch_id = nullif(n.batch_id, d.id)
 FROM (SELECT $1::uuid AS org_id, $2::uuid AS webhook_id, unnest($3::uuid[]) AS id,
     unnest($4::uuid[]) AS batch_id) n
 WHERE d.org_id = n.org_id AND d.webhook_id = n.webhook_id AND d.id = n.id
@@ -317,7 +317,7 @@ func (q *Queries) DeliveryListNewest(ctx context.Context, db DBTX, arg DeliveryL
 }
 
 const deliveryLock = `-- name: DeliveryLock :one
-SELECT id, batch_id FROM flow.webhook_delivery WHERE webhook_id = $1 AND org_id = $2 AND id = $3
+SELECT id, status FROM flow.webhook_delivery WHERE webhook_id = $1 AND org_id = $2 AND id = $3
     FOR NO KEY UPDATE
 `
 
@@ -328,26 +328,26 @@ type DeliveryLockParams struct {
 }
 
 type DeliveryLockRow struct {
-	ID      uuid.UUID
-	BatchID *uuid.UUID
+	ID     uuid.UUID
+	Status string
 }
 
 // What there is of a delivery, and its lock; starts of it wait.
 func (q *Queries) DeliveryLock(ctx context.Context, db DBTX, arg DeliveryLockParams) (DeliveryLockRow, error) {
 	row := db.QueryRow(ctx, deliveryLock, arg.WebhookID, arg.OrgID, arg.ID)
 	var i DeliveryLockRow
-	err := row.Scan(&i.ID, &i.BatchID)
+	err := row.Scan(&i.ID, &i.Status)
 	return i, err
 }
 
 const deliveryLockWaiting = `-- name: DeliveryLockWaiting :many
 WITH locked AS MATERIALIZED (
-    SELECT d.id, d.attempts, d.message_id, d.next_at
+    SELECT d.id, d.attempts, d.message_id, d.received_at, d.next_at
     FROM (SELECT $1::uuid AS org_id, $2::uuid AS webhook_id, unnest($3::uuid[]) AS id) n
     JOIN flow.webhook_delivery d ON d.org_id = n.org_id AND d.webhook_id = n.webhook_id AND d.id = n.id
     ORDER BY d.message_id COLLATE "C" FOR NO KEY UPDATE OF d
 )
-SELECT l.id, l.attempts, (SELECT flow.clock())::timestamptz AS now FROM locked l WHERE l.next_at IS NOT NULL
+SELECT l.id, l.attempts, l.received_at, (SELECT flow.clock())::timestamptz AS now FROM locked l WHERE l.next_at IS NOT NULL
     ORDER BY l.message_id COLLATE "C"
 `
 
@@ -358,9 +358,10 @@ type DeliveryLockWaitingParams struct {
 }
 
 type DeliveryLockWaitingRow struct {
-	ID       uuid.UUID
-	Attempts int32
-	Now      time.Time
+	ID         uuid.UUID
+	Attempts   int32
+	ReceivedAt time.Time
+	Now        time.Time
 }
 
 // Locks those of the deliveries that still wait for their start, in the order in which copies of them are counted.
@@ -373,7 +374,12 @@ func (q *Queries) DeliveryLockWaiting(ctx context.Context, db DBTX, arg Delivery
 	var items []DeliveryLockWaitingRow
 	for rows.Next() {
 		var i DeliveryLockWaitingRow
-		if err := rows.Scan(&i.ID, &i.Attempts, &i.Now); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Attempts,
+			&i.ReceivedAt,
+			&i.Now,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -625,16 +631,16 @@ WITH hook AS MATERIALIZED (
 ), added AS (
     INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type,
         content_encoding,
-        body, packed, size_bytes, status, attempts, batch_id, next_at)
+        body, packed, size_bytes, status, attempts, next_at)
     SELECT t.id, n.id, t.org_id, n.message_id, t.now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding,
         ''),
         n.body, n.packed, n.size_bytes, CASE WHEN $7::boolean THEN 'dispatched' ELSE 'accepted' END,
             $7::int,
-        CASE WHEN $7 THEN n.batch_id END, CASE WHEN NOT $7 THEN t.now END
-    FROM taken t, (SELECT unnest($8::uuid[]) AS id, unnest($9::uuid[]) AS batch_id,
-        unnest($10::text[]) AS message_id, unnest($11::bigint[]) AS copies,
-        unnest($12::text[]) AS content_type, unnest($13::text[]) AS content_encoding,
-        unnest($14::bytea[]) AS body, unnest($15::boolean[]) AS packed, unnest($16::int[]) AS size_bytes) n
+        CASE WHEN NOT $7 THEN t.now END
+    FROM taken t, (SELECT unnest($8::uuid[]) AS id,
+        unnest($9::text[]) AS message_id, unnest($10::bigint[]) AS copies,
+        unnest($11::text[]) AS content_type, unnest($12::text[]) AS content_encoding,
+        unnest($13::bytea[]) AS body, unnest($14::boolean[]) AS packed, unnest($15::int[]) AS size_bytes) n
     ON CONFLICT (webhook_id, message_id) DO UPDATE SET duplicates = d.duplicates + 1 + excluded.duplicates
     RETURNING d.id, d.message_id, d.xmax = 0 AS new -- xmax: what is changed has it of its lock
 ), counted AS (
@@ -642,7 +648,7 @@ WITH hook AS MATERIALIZED (
         + n.new
     FROM taken t, (SELECT count(*) FILTER (WHERE a.new) AS new FROM added a) n
     WHERE w.id = t.id AND n.new > 0
-    RETURNING NOT $7 AND flow.wake($17::text, w.id::text, t.now, $18::float8) AS startable
+    RETURNING NOT $7 AND flow.wake($16::text, w.id::text, t.now, $17::float8) AS startable
 )
 SELECT m.secret_version, m.now::timestamptz AS now, m.began::timestamptz AS began, m.used::bigint AS used,
     m.most::bigint AS most,
@@ -661,7 +667,6 @@ type WebhookAcceptParams struct {
 	Needed           int32
 	Started          bool
 	Ids              []uuid.UUID
-	BatchIds         []uuid.UUID
 	MessageIds       []string
 	Copies           []int64
 	ContentTypes     []string
@@ -686,7 +691,7 @@ type WebhookAcceptRow struct {
 }
 
 // Adds deliveries of different messages, or counts copies of those that are known, and wakes the dispatch, unless their
-// batches are started in the same transaction: all of it, under the lock of a webhook that is switched on, or nothing
+// batches are started in the same transaction, with the ids of the deliveries: all of it, under the lock of a webhook that is switched on, or nothing
 // where its secrets are others, the time is not between two times, or its minute has no room for so many; copies need
 // none, however low the limit has become. Returns a row for each message; one without a delivery where nothing was
 // done, and none where there is no such webhook, or its organization is not active. That a message is known the unique
@@ -702,7 +707,6 @@ func (q *Queries) WebhookAccept(ctx context.Context, db DBTX, arg WebhookAcceptP
 		arg.Needed,
 		arg.Started,
 		arg.Ids,
-		arg.BatchIds,
 		arg.MessageIds,
 		arg.Copies,
 		arg.ContentTypes,

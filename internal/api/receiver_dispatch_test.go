@@ -53,7 +53,10 @@ func TestReceiver_Retry(t *testing.T) {
 	s.Do(http.MethodPost, path, nil).Want(http.StatusOK)
 	d := s.settledDeliveries(h, 1)[0]
 	assert.Equal(t, []any{"dispatched", 1, ""}, []any{d.Status, d.Attempts, d.LastError})
-	assert.Equal(t, "completed", s.await(d.BatchID)["status"])
+	assert.NotEqual(t, id, d.BatchID, "ids order batches by their start, which is late")
+	batch := s.await(d.BatchID)
+	assert.Equal(t, []any{"completed", map[string]any{"webhook_id": h.id, "delivery_id": id}},
+		[]any{batch["status"], batch["metadata"]})
 	assert.Equal(t, large, s.record(d.BatchID))
 	s.Do(http.MethodPost, path, nil).Detail(http.StatusConflict, "Delivery already started a batch")
 	s.Do(http.MethodPost, strings.Replace(path, id, altered(id), 1), nil).Detail(http.StatusNotFound,

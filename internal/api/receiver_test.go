@@ -111,11 +111,14 @@ func TestReceiver_StartsABatch(t *testing.T) {
 	}
 	d := s.settledDeliveries(h, 1)[0]
 	assert.Equal(t, deliveryRow{ID: id, MessageID: "msg_1", Status: "dispatched", Duplicates: 3,
-		ContentType: "application/json", SizeBytes: len(body), BatchID: d.BatchID, Attempts: 1}, d)
+		ContentType: "application/json", SizeBytes: len(body), BatchID: id, Attempts: 1}, d)
 	batch := s.await(d.BatchID)
 	assert.Equal(t, []any{"completed", "webhook", h.id}, []any{batch["status"], batch["trigger_type"],
 		batch["trigger_source"]})
 	assert.Equal(t, map[string]any{"webhook_id": h.id, "delivery_id": id}, batch["metadata"])
+	var told string
+	s.scan("SELECT flow.batch_event($1)->>'metadata'", &told, id)
+	assert.JSONEq(t, `{"webhook_id":"`+h.id+`","delivery_id":"`+id+`"}`, told, "of the event of its end")
 	assert.Equal(t, `{"n":1.50,"all":{"a":[1.50,2]}}`, s.record(d.BatchID))
 	assert.Len(t, s.pages("/flows/batches", 10), 1)
 	s.send(h, "msg_2", body).Want(http.StatusAccepted)
@@ -155,12 +158,11 @@ func TestReceiver_WholePayload(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			h := h
 			delivery := s.send(h, id, c.body, "Content-Type",
-				c.contentType).Want(http.StatusAccepted).JSON()["delivery_id"]
+				c.contentType).Want(http.StatusAccepted).JSON()["delivery_id"].(string)
 			batch := ""
 			s.eventually(func() bool {
-				return s.owner.QueryRow(t.Context(),
-					`SELECT batch_id::text FROM flow.webhook_delivery WHERE id = $1 AND batch_id IS NOT NULL`,
-					delivery).Scan(&batch) == nil
+				batch, _ = s.get("/flows/webhooks/" + h.id + "/deliveries/" + delivery)["batch_id"].(string)
+				return batch != ""
 			})
 			if id == "large" {
 				return // its record is more than a job shows

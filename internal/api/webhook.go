@@ -203,7 +203,7 @@ func deliveryOf(d webhook.Delivery) oas.WebhookDelivery {
 	return oas.WebhookDelivery{
 		ID: d.ID.String(), WebhookMessageID: d.MessageID, ReceivedAt: d.ReceivedAt.UTC(),
 		Status: oas.WebhookDeliveryStatus(d.Status), Duplicates: d.Duplicates,
-		ContentType: nilString(d.ContentType), SizeBytes: int(d.SizeBytes), BatchID: nilID(d.BatchID),
+		ContentType: nilString(d.ContentType), SizeBytes: int(d.SizeBytes), BatchID: nilID(webhook.BatchOf(&d)),
 		Attempts: int(d.Attempts), LastError: nilString(d.LastError),
 	}
 }

@@ -190,7 +190,7 @@ func TestWebhook_KeepsItsDefinition(t *testing.T) {
 		Detail(http.StatusConflict, "Definition is yet to be started by messages that a deleted webhook has "+
 			"accepted: try again once they have started it")
 	_, err = s.owner.Exec(t.Context(),
-		"UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL WHERE batch_id IS NULL")
+		"UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL WHERE status = 'accepted'")
 	require.NoError(t, err)
 	s.Do(http.MethodDelete, "/flows/definitions/"+two, nil).Want(http.StatusNoContent)
 }

@@ -36,6 +36,8 @@ type Small struct {
 	// Sheet has its records; nil where it is alone, and they are the source of the group, however many.
 	Sheet    *recordset.Sheet
 	Metadata json.RawMessage
+	// MetadataByID: Metadata is what flow.batch_metadata makes of the ids of source and batch.
+	MetadataByID bool
 	// By is who started it; nil where nobody did.
 	By *account.Actor
 	// Trace is that in which it is started, as of telemetry.Parent; nil for none.
@@ -215,7 +217,11 @@ func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *S
 	if out.RecordCount == 0 {
 		out.Status = batch.BatchCompleted
 	}
-	p.Ids, p.Metadata = append(p.Ids, out.BatchID), append(p.Metadata, string(one.Metadata))
+	metadata := string(one.Metadata)
+	if one.MetadataByID {
+		metadata = ""
+	}
+	p.Ids, p.Metadata = append(p.Ids, out.BatchID), append(p.Metadata, metadata)
 	p.PageSets, p.Rows = append(p.PageSets, set), append(p.Rows, out.RecordCount)
 	p.Traces = append(p.Traces, one.Trace)
 	return out, s.cache(ctx, l, in, out, set, one, page, p.Now)

@@ -84,7 +84,7 @@ func (s *Reader) ViewsOf(ctx context.Context, conn db.DBTX,
 		if err != nil {
 			return nil, fmt.Errorf("plan of batch %s: %w", b.ID, err)
 		}
-		b.Metadata = "" // no record shows it, and a list of records keeps the batches of all of them
+		b.Metadata, r.Metadata = nil, "" // no record shows it, and a list of records keeps the batches of all of them
 		out[b.ID] = &Batch{BatchRow: new(BatchRow(r)), Plan: plan}
 	}
 	return out, nil

@@ -19,6 +19,17 @@ import (
 // Delivery is what became of a message.
 type Delivery = db.DeliveryListRow
 
+// dispatched is the status of a delivery that started a batch.
+const dispatched = "dispatched"
+
+// BatchOf is the batch that a delivery started, which has the delivery's id unless it is said; nil for none.
+func BatchOf(d *Delivery) *uuid.UUID {
+	if d.BatchID == nil && d.Status == dispatched {
+		return &d.ID
+	}
+	return d.BatchID
+}
+
 // DeliveryFilter says which deliveries of a webhook a list shows: those in one status or, where that is nil, in any.
 type DeliveryFilter struct {
 	Status   *string
@@ -144,7 +155,7 @@ func (s *Service) Replay(ctx context.Context, orgID, id, delivery uuid.UUID) (De
 		if err != nil {
 			return fmt.Errorf("lock delivery %s: %w", delivery, err)
 		}
-		if row.BatchID != nil {
+		if row.Status == dispatched {
 			return fault.New(fault.Conflict, "Delivery already started a batch")
 		}
 		replayed, err := s.q.DeliveryReplay(ctx, tx, db.DeliveryReplayParams{OrgID: orgID, WebhookID: id, ID: delivery})

@@ -26,6 +26,9 @@ const (
 	startBytes = 2 << 20
 	// turn is how long one webhook's deliveries go on before others get theirs.
 	turn = time.Second
+	// sameIDFor is for how long a delivery gives its id to its batch, which saves both the other's. Ids order batches by
+	// their start: one that starts later has a new one.
+	sameIDFor = 10 * time.Second
 	// fullPause is how long the deliveries of a webhook wait whose organization has as many open batches as it may
 	// have. That is no attempt: what was accepted is started once there is room.
 	fullPause = 5 * time.Second
@@ -199,7 +202,11 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 	}
 	group, done := groupOf(&w.FlowWebhook, active.Version), db.DeliveryDispatchedParams{OrgID: w.OrgID, WebhookID: w.ID}
 	for _, d := range open {
-		if err := addTo(group, records[d.ID], d.ID, uuid.Nil); err != nil {
+		id := d.ID
+		if d.Attempts > 0 || d.Now.Sub(d.ReceivedAt) > sameIDFor {
+			id = uuid.Nil
+		}
+		if err := addTo(group, records[d.ID], d.ID, id); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/cell"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
@@ -94,7 +93,7 @@ func (s *Service) addStarted(ctx context.Context, group []*joined) (err error) {
 	defer fault.Recovered(&err) // of an expression: Dispatch meets it where it fails that webhook alone
 	slices.SortFunc(group, func(a, b *joined) int { return bytes.Compare(a.in.ID[:], b.in.ID[:]) })
 	for _, j := range group {
-		j.begin()
+		j.in.Started, j.startable = true, true
 	}
 	return pg.InTxShared(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		var asks []pg.Query
@@ -116,14 +115,6 @@ func (s *Service) addStarted(ctx context.Context, group []*joined) (err error) {
 	})
 }
 
-// begin has the batches named that new messages start.
-func (j *joined) begin() {
-	j.in.Started, j.startable, j.in.BatchIds = true, true, nil
-	for range j.in.Ids {
-		j.in.BatchIds = append(j.in.BatchIds, cell.NewID())
-	}
-}
-
 // freshOf are the deliveries that were added.
 func freshOf(rows []db.WebhookAcceptRow, in *db.WebhookAcceptParams) (out []db.FlowWebhookDelivery) {
 	at := make(map[string]int, len(in.MessageIds))
@@ -133,10 +124,9 @@ func freshOf(rows []db.WebhookAcceptRow, in *db.WebhookAcceptParams) (out []db.F
 	for i := range rows {
 		if r := &rows[i]; r.New {
 			n := at[r.MessageID]
-			out = append(out, db.FlowWebhookDelivery{ID: r.DeliveryID, MessageID: r.MessageID, BatchID: &in.BatchIds[n],
-				ReceivedAt: r.Now,
-				Body:       in.Bodies[n],
-				Packed:     in.Packed[n], SizeBytes: in.Sizes[n], ContentType: &in.ContentTypes[n],
+			out = append(out, db.FlowWebhookDelivery{ID: r.DeliveryID, MessageID: r.MessageID, ReceivedAt: r.Now,
+				Body:   in.Bodies[n],
+				Packed: in.Packed[n], SizeBytes: in.Sizes[n], ContentType: &in.ContentTypes[n],
 				ContentEncoding: &in.ContentEncodings[n]})
 		}
 	}
@@ -195,7 +185,7 @@ func startsOf(hook *db.WebhookStartRow, fresh []db.FlowWebhookDelivery,
 		if err != nil {
 			return nil, err
 		}
-		if err := addTo(alike, record, d.ID, *d.BatchID); err != nil {
+		if err := addTo(alike, record, d.ID, d.ID); err != nil {
 			return nil, err
 		}
 		alike.Each[i].Trace = traces[d.MessageID]
@@ -210,13 +200,14 @@ func groupOf(w *db.FlowWebhook, version int32) *run.Alike {
 		TriggerType: run.TriggerWebhook, TriggerSource: &source, CreatedBy: &w.CreatedBy}}
 }
 
-// addTo adds the start of a delivery to a group; batch is the id that it has, zero for a new one.
+// addTo adds the start of a delivery to a group; batch is the id that it has: the delivery's, or zero for a new one.
 func addTo(group *run.Alike, record []byte, delivery, batch uuid.UUID) error {
 	sheet := recordset.OneSheet([][]byte{record})
 	if sheet == nil {
 		return fmt.Errorf("a record of %d bytes fits no page", len(record))
 	}
 	metadata := fmt.Appendf(nil, `{"webhook_id":%q,"delivery_id":%q}`, *group.In.TriggerSource, delivery)
-	group.Each = append(group.Each, run.Small{ID: batch, Sheet: sheet, Metadata: metadata})
+	group.Each = append(group.Each, run.Small{ID: batch, Sheet: sheet, Metadata: metadata,
+		MetadataByID: batch == delivery})
 	return nil
 }
