@@ -292,8 +292,7 @@ func (b *smallBench) through(ctx context.Context, n int) ([]row, error) {
 		}
 		insert := b.inserts.all[len(b.inserts.all)-1]
 		spent, each := after.minus(before), time.Duration(n)
-		cpu := fmt.Sprintf("Postgres %s, service %s a record", (spent.postgres / each).Round(time.Microsecond),
-			(spent.service / each).Round(time.Microsecond))
+		cpu := spentEach(spent, n)
 		rate := float64(n) / through.Seconds()
 		out = append(out,
 			row{what: w.name + " through, beside raw inserts", ours: perSecond(n, through, "records"), raw: "insert " +
@@ -314,6 +313,13 @@ func (b *smallBench) through(ctx context.Context, n int) ([]row, error) {
 	return out, nil
 }
 
+// spentEach says what each of n records took of the processors.
+func spentEach(spent cost, n int) string {
+	each := time.Duration(n)
+	return fmt.Sprintf("Postgres %s, service %s a record", (spent.postgres / each).Round(time.Microsecond),
+		(spent.service / each).Round(time.Microsecond))
+}
+
 // steady measures the time from sending a webhook message to the arrival of its call, at even rates.
 func (b *smallBench) steady(ctx context.Context, _ int) ([]row, error) {
 	var out []row
@@ -324,21 +330,29 @@ func (b *smallBench) steady(ctx context.Context, _ int) ([]row, error) {
 		if _, err := b.stream(ctx, at.rate, smallFor/5); err != nil {
 			return nil, fmt.Errorf("webhooks at %d/s: %w", at.rate, err)
 		}
+		before, err := b.e.cost(ctx, b.h.s)
+		if err != nil {
+			return nil, err
+		}
 		raw := b.insertBeside(ctx)
 		took, err := b.stream(ctx, at.rate, smallFor)
 		inserts, rawErr := raw()
-		if err := errors.Join(err, rawErr); err != nil {
+		after, costErr := b.e.cost(ctx, b.h.s)
+		if err := errors.Join(err, rawErr, costErr); err != nil {
 			return nil, fmt.Errorf("webhooks at %d/s: %w", at.rate, err)
 		}
 		what := fmt.Sprintf("webhook to its receiver at %d/s", at.rate)
 		p50, p99 := quantile(took, 0.5), quantile(took, 0.99)
 		text := fmt.Sprintf("p50 %s, p99 %s, last %s", p50.Round(10*time.Microsecond), p99.Round(10*time.Microsecond),
 			slices.Max(took).Round(time.Millisecond))
+		spent := after.minus(before)
 		disk := fmt.Sprintf("insert p50 %s, p99 %s", ms(quantile(inserts, 0.5)), ms(quantile(inserts, 0.99)))
 		out = append(out, row{what: what + ", p50", ours: text, raw: disk, ratio: p50.Seconds() * 1e3, target: at.p50,
 			most: at.p50 > 0, unit: "ms"},
 			row{what: what + ", p99", ours: text, raw: disk, ratio: p99.Seconds() * 1e3, target: at.p99,
-				most: at.p99 > 0, unit: "ms"})
+				most: at.p99 > 0, unit: "ms"},
+			row{what: what + ", processor", ours: spentEach(spent, len(took)), unit: "ms",
+				ratio: (spent.postgres + spent.service).Seconds() * 1e3 / float64(len(took))})
 	}
 	return out, nil
 }
