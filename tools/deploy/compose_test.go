@@ -132,6 +132,17 @@ func TestCompose_Secrets(t *testing.T) {
 	}
 }
 
+// TestCompose_Pooler: PgBouncer makes no socket in its root, which is read-only: it would not start.
+func TestCompose_Pooler(t *testing.T) {
+	t.Parallel()
+	if !project(t).Services["pgbouncer"].ReadOnly {
+		t.Error("its root is not read-only")
+	}
+	if !regexp.MustCompile(`(?m)^unix_socket_dir *=$`).MatchString(read(t, "compose/pgbouncer.ini")) {
+		t.Error("it makes a socket in the file system")
+	}
+}
+
 // TestCompose_Prometheus: Prometheus takes its configuration.
 func TestCompose_Prometheus(t *testing.T) {
 	t.Parallel()
