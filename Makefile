@@ -127,6 +127,10 @@ image: ## Build the image of deploy/Dockerfile; ENGINE=docker, podman or buildah
 	$(ENGINE) build -f deploy/Dockerfile -t "$(IMAGE):$$(git describe --tags --always)" --build-arg SOURCE="$(SOURCE)" \
 		--build-arg VERSION="$$(git describe --tags --always)" --build-arg REVISION="$$(git rev-parse HEAD)" $(BUILD_FLAGS) .
 
+.PHONY: image-test
+image-test: ## Build the image and try it as it is meant to run, as root; ENGINE=docker or podman; where no registry can be reached, with Debian's debootstrap
+	ENGINE="$(ENGINE)" IMAGE="$(IMAGE)" BUILD_FLAGS="$(BUILD_FLAGS)" test/image.sh
+
 .PHONY: docs
 docs: ## Make a site of docs/ in bin/docs, to be published as it is; servers have it at /docs
 	go run ./cmd/site bin/docs
