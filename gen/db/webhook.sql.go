@@ -347,7 +347,8 @@ WITH locked AS MATERIALIZED (
     JOIN flow.webhook_delivery d ON d.org_id = n.org_id AND d.webhook_id = n.webhook_id AND d.id = n.id
     ORDER BY d.message_id COLLATE "C" FOR NO KEY UPDATE OF d
 )
-SELECT l.id, l.attempts, l.received_at, (SELECT flow.clock())::timestamptz AS now FROM locked l WHERE l.next_at IS NOT NULL
+SELECT l.id, l.attempts, l.received_at, (SELECT flow.clock())::timestamptz AS now FROM locked l
+    WHERE l.next_at IS NOT NULL
     ORDER BY l.message_id COLLATE "C"
 `
 
@@ -691,12 +692,12 @@ type WebhookAcceptRow struct {
 }
 
 // Adds deliveries of different messages, or counts copies of those that are known, and wakes the dispatch, unless their
-// batches are started in the same transaction, with the ids of the deliveries: all of it, under the lock of a webhook that is switched on, or nothing
-// where its secrets are others, the time is not between two times, or its minute has no room for so many; copies need
-// none, however low the limit has become. Returns a row for each message; one without a delivery where nothing was
-// done, and none where there is no such webhook, or its organization is not active. That a message is known the unique
-// index says, whatever the planner knows of the table, and whoever wrote it down while this statement waited for the
-// lock. They come in the order of their messages, in which starts lock deliveries, too.
+// batches are started in the same transaction, with the ids of the deliveries: all of it, under the lock of a webhook
+// that is switched on, or nothing where its secrets are others, the time is not between two times, or its minute has no
+// room for so many; copies need none, however low the limit has become. Returns a row for each message; one without a
+// delivery where nothing was done, and none where there is no such webhook, or its organization is not active. That a
+// message is known the unique index says, whatever the planner knows of the table, and whoever wrote it down while this
+// statement waited for the lock. They come in the order of their messages, in which starts lock deliveries, too.
 func (q *Queries) WebhookAccept(ctx context.Context, db DBTX, arg WebhookAcceptParams) ([]WebhookAcceptRow, error) {
 	rows, err := db.Query(ctx, webhookAccept,
 		arg.DefaultRate,
