@@ -26,8 +26,8 @@ const (
 	startBytes = 2 << 20
 	// turn is how long one webhook's deliveries go on before others get theirs.
 	turn = time.Second
-	// sameIDFor is for how long a delivery gives its id to its batch, which saves both the other's. Ids order batches by
-	// their start: one that starts later has a new one.
+	// sameIDFor is for how long a delivery gives its id to its batch, which saves both the other's. Ids order batches
+	// by their start: one that starts later has a new one.
 	sameIDFor = 10 * time.Second
 	// fullPause is how long the deliveries of a webhook wait whose organization has as many open batches as it may
 	// have. That is no attempt: what was accepted is started once there is room.
