@@ -99,3 +99,20 @@ func TestReceiver_Housekeeping(t *testing.T) {
 	assert.Len(t, page["items"], 1)
 	assert.InDelta(t, 1, page["total"], 0)
 }
+
+// A batch that has the id of its delivery keeps the metadata that it does not store: for expressions, and for retries.
+func TestReceiver_RetriedBatch(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	h := s.webhook(hookOf(s.define(`[{"id":"s","tasks":[{"id":"no","action_id":"core__flow__fail",
+		"params":{"message":"{{ metadata.webhook_id }} {{ metadata.delivery_id }}"}}]}]`)))
+	id := s.send(h, "m", "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)
+	require.Equal(t, id, s.settledDeliveries(h, 1)[0].BatchID)
+	s.await(id)
+	retry := s.Do(http.MethodPost, "/flows/batches/"+id+"/retry", nil).Want(http.StatusOK).JSON()["batch_id"].(string)
+	for _, batch := range []string{id, retry} {
+		assert.Equal(t, map[string]any{"webhook_id": h.id, "delivery_id": id}, s.await(batch)["metadata"])
+		job := s.get("/flows/jobs/" + batch + ".0")
+		assert.Equal(t, h.id+" "+id, job["error"].(map[string]any)["message"])
+	}
+}

@@ -117,7 +117,8 @@ func (s *soak) check() {
 	rows := must(s.pool.Query(s.Context(),
 		`SELECT d.message_id::int, d.duplicates, coalesce(flow.batch_metadata(b)::json ->> 'delivery_id' = d.id::text, false),
 			CASE WHEN c.unresolved = 1 THEN 'unresolved' ELSE coalesce(c.status::text, d.status) END
-		FROM flow.webhook_delivery d LEFT JOIN flow.batch b ON b.id = coalesce(d.batch_id, d.id) LEFT JOIN flow.batch_count c ON c.batch_id = b.id`))
+		FROM flow.webhook_delivery d LEFT JOIN flow.batch b ON b.id = coalesce(d.batch_id, d.id)
+			LEFT JOIN flow.batch_count c ON c.batch_id = b.id`))
 	seen := make([]bool, len(s.sent))
 	ended := map[string]int{}
 	var n, duplicates, wrong int

@@ -187,11 +187,13 @@ func (p *post) drain() {
 func (p *post) check() {
 	p.Helper()
 	batches := map[string][]string{}
-	for _, b := range p.pairs(`SELECT flow.batch_metadata(b)::json ->> 'delivery_id', id::text FROM flow.batch b WHERE trigger_type = 'webhook'`) {
+	for _, b := range p.pairs(`SELECT flow.batch_metadata(b)::json ->> 'delivery_id', id::text FROM flow.batch b
+		WHERE trigger_type = 'webhook'`) {
 		batches[b[0]] = append(batches[b[0]], b[1])
 	}
 	noted := map[string]string{}
-	for _, d := range p.pairs("SELECT id::text, CASE status WHEN 'dispatched' THEN coalesce(batch_id, id)::text ELSE '' END FROM flow.webhook_delivery") {
+	for _, d := range p.pairs(`SELECT id::text, CASE status WHEN 'dispatched' THEN coalesce(batch_id, id)::text ELSE '' END
+		FROM flow.webhook_delivery`) {
 		noted[d[0]] = d[1]
 	}
 	deliveries := 0
