@@ -154,14 +154,21 @@ func (d *dev) startSim(ctx context.Context) (err error) {
 	if d.SimURL != "" {
 		return nil
 	}
-	if d.sim, err = startSim(ctx, d.state.simListen(), 0); err != nil {
-		d.p.log.Warn("the simulator moves to another port", "cause", err)
-		if d.sim, err = startSim(ctx, "127.0.0.1:0", 0); err != nil {
+	if d.state.SimPort != 0 {
+		if d.sim, err = startSim(ctx, loopback(d.state.SimPort), 0); err != nil {
+			d.p.log.Warn("the simulator moves to another port", "cause", err)
+			d.state.SimPort = 0
+		}
+	}
+	if d.state.SimPort == 0 {
+		if d.state.SimPort, err = devpg.FreePort(); err != nil {
+			return err //nolint:wrapcheck // says everything
+		}
+		if d.sim, err = startSim(ctx, loopback(d.state.SimPort), 0); err != nil {
 			return err
 		}
 	}
 	d.SimURL = d.sim.url
-	d.state.SimPort = portOf(d.sim.url)
 	return nil
 }
 
@@ -178,7 +185,8 @@ func (d *dev) listen(ctx context.Context) string {
 	l, err := config.Listen(ctx, "tcp", listen)
 	if err != nil {
 		d.p.log.Warn("the port of the API is taken; another one is used", "address", listen)
-		return "127.0.0.1:0"
+		port, _ := devpg.FreePort() // 0 has the kernel choose
+		return loopback(port)
 	}
 	_ = l.Close()
 	return listen

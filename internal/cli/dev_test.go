@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -39,6 +40,16 @@ func TestDev(t *testing.T) {
 	dev := launch(t, nil, &first, args...)
 	if !first.FirstStart || !strings.HasPrefix(first.APIKey, "flow_") {
 		t.Fatalf("first start: %+v", first)
+	}
+	for _, kept := range []string{first.SimURL, first.DatabaseURL} {
+		// Linux gives ports from 32,768 on to connections: one of them may be taken when the server starts again.
+		at, err := url.Parse(kept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if port, err := strconv.Atoi(at.Port()); err != nil || port >= 32_768 {
+			t.Errorf("a port that is kept: %q", at.Port())
+		}
 	}
 	checkEnv(t, first)
 	var defs list
@@ -156,8 +167,10 @@ func TestDev_OldFolder(t *testing.T) {
 		t.Errorf("a credential of before: %+v", tested)
 	}
 	says(t, env, "", "run", "kept", testFile(t, "rows.csv", "id\na\n"), "--watch", "--yes")
-	if left, err := filepath.Glob(filepath.Join(data, ".s.PGSQL.[12]*")); err != nil || len(left) > 0 {
-		t.Errorf("sockets of servers that are gone: %v, %v", left, err)
+	for _, gone := range []string{".s.PGSQL.[12]", ".s.PGSQL.[12].lock"} {
+		if left, err := filepath.Glob(filepath.Join(data, gone)); err != nil || len(left) > 0 {
+			t.Errorf("sockets of servers that are gone: %v, %v", left, err)
+		}
 	}
 	dev.stop(t, syscall.SIGTERM)
 }

@@ -79,13 +79,11 @@ func (s *devState) save() error {
 
 func (s *devState) close() { _ = s.lock.Close() }
 
-func (s *devState) simListen() string { return loopback(s.SimPort) }
-
 func (s *devState) simURL() string {
 	if s.SimPort == 0 {
 		return ""
 	}
-	return "http://" + s.simListen()
+	return "http://" + loopback(s.SimPort)
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"flowlane/internal/pg/devpg"
 )
 
 const (
@@ -151,7 +153,7 @@ func startPgBouncer(program, dsn string) (*PgBouncer, error) {
 	if p.dir, err = os.MkdirTemp("", "flowlane-pooler-"); err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
-	if p.port, err = freePort(); err != nil {
+	if p.port, err = devpg.FreePort(); err != nil {
 		return nil, err
 	}
 	users := fmt.Sprintf("%q \"\"\n", poolerAdmin)
@@ -208,13 +210,4 @@ func (p *PgBouncer) await() error {
 		case <-tick.C:
 		}
 	}
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // at once
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }

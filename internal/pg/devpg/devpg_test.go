@@ -245,7 +245,7 @@ func TestStart_OddFolderNames(t *testing.T) {
 func TestStart_FixedPort(t *testing.T) {
 	t.Parallel()
 	b := setupCreated(t)
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}

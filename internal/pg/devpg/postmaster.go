@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -34,15 +33,14 @@ func (c *cluster) launch(ctx context.Context, opts Options) (state, *postmaster,
 	defer cancel()
 	port := opts.Port
 	if port == 0 {
-		port = lastPort(opts.DataDir)
+		port = portBefore(opts.DataDir)
 	}
 	for try := 1; ; try++ {
 		if port == 0 {
-			free, err := freePort()
-			if err != nil {
+			var err error
+			if port, err = FreePort(); err != nil {
 				return state{}, nil, err
 			}
-			port = free
 		}
 		st := newState(port, c.password, socketDir(c.path))
 		process, said, err := c.try(ctx, opts, st)
@@ -179,29 +177,11 @@ func (p *postmaster) stop(ctx context.Context) {
 	}
 }
 
-// lastPort is the port of the last start when it is free now, so that addresses that people have copied stay true.
-func lastPort(dataDir string) int {
+// portBefore is the port of the last start when it is free now, so that addresses that people have copied stay true.
+func portBefore(dataDir string) int {
 	st, err := loadState(dataDir)
-	if err != nil || st.Port == 0 {
+	if err != nil || st.Port == 0 || !isFree(st.Port) {
 		return 0
 	}
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(st.Port)))
-	if err != nil {
-		return 0
-	}
-	_ = listener.Close()
 	return st.Port
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer func() { _ = listener.Close() }()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, errors.New("find a free port: no TCP address")
-	}
-	return address.Port, nil
 }
