@@ -63,8 +63,8 @@ type flight struct {
 	// passes are those that work on the budget in this process; settled counts settlements.
 	passes  int
 	settled int
-	// waits: a pass has left work for which a settlement may make room.
-	waits bool
+	// waits: a pass has left work for which a settlement may make room. wanted: one waits for that.
+	waits, wanted bool
 	// changed tells the pass of answers and settlements, more that another answer came.
 	changed, more chan struct{}
 }
@@ -100,7 +100,7 @@ func (d *Dispatcher) join(k budgetKey) *flight {
 func (f *flight) leave(ctx context.Context, waits bool, seen int) {
 	f.mu.Lock()
 	f.passes--
-	f.waits = f.waits || waits
+	f.waits, f.wanted = f.waits || waits, false
 	missed := f.waits && f.settled != seen
 	f.mu.Unlock()
 	f.d.drop(f)
@@ -222,6 +222,17 @@ func (f *flight) besides(calls []db.CallsOfOthersRow) {
 	f.others = others
 }
 
+// want says whether a pass waits for a settlement.
+func (f *flight) want(wanted bool) {
+	f.mu.Lock()
+	hurry := wanted && !f.wanted
+	f.wanted = wanted
+	f.mu.Unlock()
+	if hurry {
+		f.d.answered.Hurry()
+	}
+}
+
 // settlements is how many there were.
 func (f *flight) settlements() int {
 	f.mu.Lock()
@@ -291,6 +302,9 @@ func (f *flight) send(call *outboundCall) {
 		return
 	}
 	notify(f.more)
+	if call.awaited() {
+		f.d.answered.Hurry() // what is settled before it
+	}
 }
 
 // roundTrip sends a call. Of one whose sending panicked nobody knows whether it arrived.
@@ -312,10 +326,10 @@ func (f *flight) roundTrip(call *outboundCall) (answer provider.Answer) {
 }
 
 // settleGroup settles answered calls in one transaction.
-func (f *flight) settleGroup(group []finished, wake bool) (err error) {
+func (f *flight) settleGroup(group []finished, waited, wake bool) (err error) {
 	defer fault.Recovered(&err)
 	began := time.Now()
-	err = f.d.settle(f.d.process, f.key, group, wake)
+	err = f.d.settle(f.d.process, f.key, group, waited, wake)
 	f.d.traceStage(f.d.process, "settle", callsOf(group), began, err)
 	return err
 }
@@ -329,8 +343,8 @@ func notify(changed chan struct{}) {
 
 // settle settles answered calls, many in one transaction where they come in fast, until there are none.
 func (f *flight) settle() {
-	for group, wake := f.gather(); len(group) > 0; group, wake = f.gather() {
-		if err := f.settleGroup(group, wake); err != nil {
+	for group, waited, wake := f.gather(); len(group) > 0; group, waited, wake = f.gather() {
+		if err := f.settleGroup(group, waited, wake); err != nil {
 			level := slog.LevelError
 			if f.d.process.Err() != nil {
 				level = slog.LevelInfo // we stop: reconciliation finds out about them
@@ -355,9 +369,9 @@ func (f *flight) settle() {
 	f.d.drop(f)
 }
 
-// gather takes answered calls, after a little time for others that come together. wake tells that nobody but the
-// settlement can say that there is room.
-func (f *flight) gather() (group []finished, wake bool) {
+// gather takes answered calls, after a little time for others that come together. waited tells that something waits for
+// their settlement, wake that nobody but that can say that there is room.
+func (f *flight) gather() (group []finished, waited, wake bool) {
 	over := time.After(settleWait)
 	for {
 		f.mu.Lock()
@@ -379,7 +393,7 @@ func (f *flight) gather() (group []finished, wake bool) {
 	if n == 0 {
 		f.answered, f.working = nil, false
 	}
-	return group, f.waits && f.passes == 0
+	return group, f.waits || f.wanted, f.waits && f.passes == 0
 }
 
 // freshFor is how long after it has read what people hold a call may go out without reading that again. Holds promise

@@ -2,15 +2,21 @@ package dispatch
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/definition"
+	"flowlane/internal/expr"
 	"flowlane/internal/memory"
+	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
+	"flowlane/internal/run"
 )
 
 // What other processes may have under way takes room as our own calls do: of the organization, and of the lane.
@@ -41,7 +47,7 @@ func TestFlight_Panics(t *testing.T) {
 	assert.Equal(t, provider.Maybe, answer.Sent)
 	require.ErrorIs(t, answer.Err, errPanicked)
 	assert.False(t, answer.FinishedAt.Before(answer.StartedAt))
-	assert.ErrorContains(t, f.settleGroup([]finished{{&outboundCall{}, answer}}, false), "panic")
+	assert.ErrorContains(t, f.settleGroup([]finished{{&outboundCall{}, answer}}, false, false), "panic")
 }
 
 // A call that was rendered while an exclusive one is under way is kept, with its memory, for the pass that comes after
@@ -83,4 +89,60 @@ func TestFlight_Held(t *testing.T) {
 	held, _ := budget.Held()
 	assert.Zero(t, held)
 	assert.NotSame(t, f, d.join(f.key), "nobody came for it")
+}
+
+// The settlement of a call waits for others unless something goes on after it, or nobody could find out what became of
+// the call.
+func TestAnswered_MayWait(t *testing.T) {
+	t.Parallel()
+	call := func(change func(*outboundCall, *run.Batch)) *answered {
+		plan := &definition.Plan{Steps: []definition.Step{{ID: "first", Tasks: make([]definition.Task, 1)}, {ID: "last",
+			Tasks: make([]definition.Task, 1)}}}
+		b := &run.Batch{Plan: plan}
+		step := &plan.Steps[1]
+		p := &outboundCall{r: &renderer{batch: b, step: step, task: &step.Tasks[0]}, check: catalog.CheckSafe}
+		change(p, b)
+		return &answered{outcomes: []outcome{{call: p}}}
+	}
+	plain := func(*outboundCall, *run.Batch) {}
+	assert.Equal(t, settleWithin, call(plain).mayWait(false))
+	assert.Zero(t, call(plain).mayWait(true), "a pass waits")
+	for why, change := range map[string]func(*outboundCall, *run.Batch){
+		"the batch has a next step": func(p *outboundCall, b *run.Batch) { p.r.step = &b.Plan.Steps[0] },
+		"the record has elements":   func(p *outboundCall, _ *run.Batch) { p.r.task.ForEach = &expr.List{} },
+		"it must not be repeated":   func(p *outboundCall, _ *run.Batch) { p.check = catalog.CheckNone },
+		"who is asked is not the receiver": func(p *outboundCall, _ *run.Batch) {
+			p.check = catalog.CheckLookup
+		},
+		"it carries no record": func(p *outboundCall, _ *run.Batch) { p.serviceCall = true },
+	} {
+		assert.Zero(t, call(change).mayWait(false), why)
+		both := call(plain)
+		both.outcomes = append(both.outcomes, call(change).outcomes...)
+		assert.Zero(t, both.mayWait(false), why)
+	}
+}
+
+// A pass that begins to wait for a place has settlements under way that wait for others go on.
+func TestFlight_Wants(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := New(Deps{}, Options{})
+		served := make(chan int, 1)
+		d.answered.Serve = func(group []*answered) { served <- len(group) }
+		f := d.join(budgetKey{"http://receiver.example", "calls"})
+		began := time.Now()
+		d.answered.AddWithin(&answered{}, 1, time.Second)
+		f.want(false)
+		synctest.Wait()
+		assert.Empty(t, served)
+		f.want(true)
+		assert.Equal(t, 1, <-served)
+		assert.Equal(t, began, time.Now())
+		_, waited, _ := f.gather()
+		assert.True(t, waited)
+		f.want(false)
+		_, waited, _ = f.gather()
+		assert.False(t, waited)
+	})
 }

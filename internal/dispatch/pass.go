@@ -145,6 +145,7 @@ func (p *pass) loop(ctx context.Context) (time.Time, error) {
 
 // await waits a little for what may let more go: an answer, a settlement, a start, the end of a short wait.
 func (p *pass) await(ctx context.Context) bool {
+	p.flight.want(p.waits())
 	waited := time.After(batchWait)
 	var over <-chan time.Time
 	if left := time.Until(p.waitLocal); left > 0 && left <= batchWait {

@@ -40,9 +40,9 @@ type outcome struct {
 	asked      string
 }
 
-// settle settles calls whose round trip is over: transaction 2. wake makes the budget due, where no pass sees the
-// outcome.
-func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, wake bool) error {
+// settle settles calls whose round trip is over: transaction 2. waited tells that something waits for it; wake makes
+// the budget due, where no pass sees the outcome.
+func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, waited, wake bool) error {
 	var plain, rest []outcome // those that can be settled from memory, and the others
 	for i := range group {
 		f, n := &group[i], 0
@@ -69,7 +69,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 		}
 	}
 	return errors.Join(
-		d.settlePlain(ctx, answered{key: k, outcomes: plain, wake: wake}),
+		d.settlePlain(ctx, answered{key: k, outcomes: plain, wake: wake}, waited || len(rest) > 0),
 		d.keepTrying(ctx, func() error { return d.applyAll(ctx, k, rest, wake) }))
 }
 

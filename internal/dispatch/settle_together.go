@@ -13,6 +13,9 @@ const (
 	// settleSlow.
 	settleAtOnce = 4
 	settleSlow   = 10 * time.Millisecond
+	// settleWithin is how long plain calls wait for others whose settlement nobody waits for: one of ten costs little
+	// more than one of one.
+	settleWithin = 30 * time.Millisecond
 )
 
 // answered are calls of one budget whose outcomes are known, and may be settled with those of others.
@@ -26,7 +29,7 @@ type answered struct {
 
 // settlePlain settles calls that succeeded. Where no budget is spent, and so none need be locked, those of many budgets
 // share a transaction: an organization that calls now and then costs little more than one that calls all the time.
-func (d *Dispatcher) settlePlain(ctx context.Context, a answered) error {
+func (d *Dispatcher) settlePlain(ctx context.Context, a answered, waited bool) error {
 	if len(a.outcomes) == 0 {
 		return nil
 	}
@@ -34,13 +37,36 @@ func (d *Dispatcher) settlePlain(ctx context.Context, a answered) error {
 		plain, err := newSettlement(d, a.key, nil).addWritten(ctx, a.outcomes)
 		if err == nil && plain && !a.named() {
 			a.done = make(chan error, 1)
-			d.answered.Add(&a, len(a.outcomes))
+			d.answered.AddWithin(&a, len(a.outcomes), a.mayWait(waited))
 			if err := <-a.done; err == nil {
 				return nil
 			}
 		}
 	}
 	return d.keepTrying(ctx, func() error { return d.applyAll(ctx, a.key, a.outcomes, a.wake) })
+}
+
+// mayWait is how long the settlement may wait for others; waited tells that a pass waits for it.
+func (a *answered) mayWait(waited bool) time.Duration {
+	for i := range a.outcomes {
+		waited = waited || a.outcomes[i].call.awaited()
+	}
+	if waited {
+		return 0
+	}
+	return settleWithin
+}
+
+// awaited reports whether something goes on once the call is settled: its batch has a next step, its record a next
+// element, or somebody who started the batch waits for its end. Or nobody could find out what became of the call if
+// this process were killed before: that is written down at once.
+func (p *outboundCall) awaited() bool {
+	if p.serviceCall {
+		return true
+	}
+	steps := p.r.batch.Plan.Steps
+	return p.r.step != &steps[len(steps)-1] || p.r.task.ForEach != nil || p.r.batch.Chained() ||
+		Uncertain(stateIntent, p.outcomeCheck(), false) != stateSettled
 }
 
 // named reports whether an answer has a name, which must be told apart from those of other calls of its budget.

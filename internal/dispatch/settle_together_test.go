@@ -1,17 +1,50 @@
 package dispatch_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/provider"
 )
+
+// Calls for whose settlement nobody waits are settled with those that come a little later.
+func TestSettle_WaitsForOthers(t *testing.T) {
+	t.Parallel()
+	const calls = 8
+	answer := make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		<-answer
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(receiver.Close)
+	b := setupSender(t, dispatch.Options{}, asIs,
+		provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL, "http://")}})
+	def := b.define(strings.ReplaceAll(post(receiver.URL, ""), "POST", "PUT"))
+	var ids []uuid.UUID
+	for range calls {
+		ids = append(ids, b.start(def, 1, plainRow))
+	}
+	b.eventually(fmt.Sprintf("SELECT count(*) = %d FROM flow.call WHERE state = 'intent'", calls))
+	for range calls {
+		answer <- struct{}{}
+		<-time.After(15 * time.Millisecond) // longer than a settlement takes, and than answers wait in any case
+	}
+	for _, id := range ids {
+		status, _ := b.await(id)
+		assert.Equal(t, batch.BatchCompleted, status)
+	}
+	assert.Less(t, b.count("SELECT count(DISTINCT xmin::text) FROM flow.batch_count"), calls)
+}
 
 // Calls of one organization are settled with those of others. None waits for a batch of another one that is locked: as
 // many organizations as there are transactions at once, and one more, have theirs locked.

@@ -7,8 +7,8 @@ import (
 )
 
 // Groups has what comes at the same time written together, whoever brings it: what comes first goes at once, and what
-// comes meanwhile is the next group. Another one begins beside it where that is full, or the first takes long. It must
-// not be copied.
+// comes meanwhile is the next group. Another one begins beside it where that is full, or the first takes long. An item
+// that may wait has no group begin for it alone before its time is over. It must not be copied.
 type Groups[T any] struct {
 	// Serve writes a group, and must not panic.
 	Serve func(group []T)
@@ -23,6 +23,9 @@ type Groups[T any] struct {
 	waiting []weighed[T]
 	// weight is that of what waits.
 	weight int
+	// hurry: something waits that may not wait any longer; else timer runs for what waits.
+	hurry bool
+	timer *time.Timer
 	// serving is how many groups are under way, began when the last one began.
 	serving int
 	began   time.Time
@@ -33,17 +36,40 @@ type weighed[T any] struct {
 	weight int
 }
 
-// Add has an item served with the next group.
-func (g *Groups[T]) Add(item T, weight int) {
+// Add has an item served with the next group, which begins as soon as one may.
+func (g *Groups[T]) Add(item T, weight int) { g.AddWithin(item, weight, 0) }
+
+// AddWithin is Add for an item that may wait so long for others.
+func (g *Groups[T]) AddWithin(item T, weight int, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting, g.weight = append(g.waiting, weighed[T]{item, weight}), g.weight+weight
+	if g.hurry = g.hurry || wait <= 0; !g.hurry && g.timer == nil {
+		g.timer = time.AfterFunc(wait, g.Hurry)
+	}
+	g.begin()
+}
+
+// Hurry has what waits wait no longer for others.
+func (g *Groups[T]) Hurry() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hurry = len(g.waiting) > 0
+	g.begin()
+}
+
+// begin begins a group if one may begin; mu is held.
+func (g *Groups[T]) begin() {
 	now := time.Now()
-	if g.serving == 0 || g.serving < g.AtOnce && (g.weight >= g.Most || now.Sub(g.began) > g.Slow) {
+	beside := g.serving > 0 && (g.weight >= g.Most || now.Sub(g.began) > g.Slow)
+	if g.ready() && (g.serving == 0 || beside && g.serving < g.AtOnce) {
 		g.serving++
 		go g.serve(g.next(now))
 	}
 }
+
+// ready reports whether what waits need not wait for others; mu is held.
+func (g *Groups[T]) ready() bool { return g.hurry || g.weight >= g.Most }
 
 // Waiting is what those items weigh that are in no group yet.
 func (g *Groups[T]) Waiting() int {
@@ -69,16 +95,20 @@ func (g *Groups[T]) next(now time.Time) []T {
 		group[i] = g.waiting[i].item
 	}
 	g.waiting, g.weight, g.began = slices.Clone(g.waiting[n:]), g.weight-weight, now
+	if g.hurry = len(g.waiting) > 0; g.timer != nil {
+		g.timer.Stop()
+		g.timer = nil
+	}
 	return group
 }
 
-// more takes the group after one that is over; none where nobody waits, and where few do for whom another group that is
-// under way is soon over.
+// more takes the group after one that is over; none where nobody waits, or all may wait longer, and where few do for
+// whom another group that is under way is soon over.
 func (g *Groups[T]) more() []T {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	if len(g.waiting) == 0 || g.serving > 1 && g.weight < g.Most && now.Sub(g.began) <= g.Slow {
+	if !g.ready() || g.serving > 1 && g.weight < g.Most && now.Sub(g.began) <= g.Slow {
 		g.serving--
 		return nil
 	}

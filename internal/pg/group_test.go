@@ -2,6 +2,7 @@ package pg_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -83,4 +84,62 @@ func TestGroups_Slow(t *testing.T) {
 	require.Equal(t, []int{3}, third.items)
 	close(first.end)
 	close(third.end)
+}
+
+// What may wait begins no group before its time is over, is told to hurry, or something comes that may not wait; then
+// all goes together.
+func TestGroups_AddWithin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, began := groupsOf(time.Hour)
+		var got []int
+		serve := func() {
+			s := <-began
+			got = s.items
+			close(s.end)
+			synctest.Wait()
+		}
+		start := time.Now()
+		g.AddWithin(1, 1, time.Second)
+		<-time.After(time.Second / 2)
+		g.AddWithin(2, 1, time.Second)
+		serve()
+		assert.Equal(t, []int{1, 2}, got)
+		assert.Equal(t, time.Second, time.Since(start))
+
+		g.AddWithin(3, 1, time.Second)
+		g.Add(4, 1)
+		serve()
+		assert.Equal(t, []int{3, 4}, got)
+		g.AddWithin(5, 1, time.Second)
+		g.Hurry()
+		serve()
+		assert.Equal(t, []int{5}, got)
+		g.AddWithin(6, 10, time.Second)
+		serve()
+		assert.Equal(t, []int{6}, got, "a full group waits for nobody")
+		assert.Equal(t, time.Second, time.Since(start))
+		g.Hurry()
+		synctest.Wait()
+		assert.Zero(t, g.Waiting())
+	})
+}
+
+// What may wait does not follow at once on a group that is over.
+func TestGroups_AddWithinMeanwhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, began := groupsOf(time.Hour)
+		g.Add(1, 1)
+		first := <-began
+		start := time.Now()
+		g.AddWithin(2, 1, time.Second)
+		close(first.end)
+		synctest.Wait()
+		assert.Equal(t, 1, g.Waiting())
+		second := <-began
+		assert.Equal(t, []int{2}, second.items)
+		assert.Equal(t, time.Second, time.Since(start))
+		close(second.end)
+	})
 }

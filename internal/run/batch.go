@@ -42,6 +42,9 @@ type Batch struct {
 	page *recordset.Page
 }
 
+// Chained reports whether an event or a flow started it.
+func (b *Batch) Chained() bool { return b.root != uuid.Nil }
+
 // ErrNoBatch means that a batch was deleted.
 var ErrNoBatch = errors.New("the batch is not there")
 
