@@ -99,7 +99,10 @@ func (e *connectError) Error() string {
 	at := "no Postgres answers at " + e.address + "; check DATABASE_URL: "
 	var host *net.DNSError
 	var call *os.SyscallError
+	var encoded encodingError
 	switch refused, ok := asPg(e.err); {
+	case errors.As(e.err, &encoded):
+		return fmt.Sprintf("the database at %s %s", e.address, encoded.Error())
 	case errors.Is(e.err, errPooled):
 		return fmt.Sprintf("what answers at %s is not Postgres itself: %v", e.address, e.err)
 	case ok:
@@ -113,6 +116,14 @@ func (e *connectError) Error() string {
 		return at + "it did not answer in time"
 	}
 	return at + e.err.Error()
+}
+
+// encodingError is what a database is encoded in, which cannot hold all text that there is.
+type encodingError string
+
+func (e encodingError) Error() string {
+	return fmt.Sprintf("is encoded in %s, and must be in UTF8: make another one by "+
+		"CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0", string(e))
 }
 
 // unreadable says what an address looks like. What the parser says of one quotes it, with the password where that is
@@ -157,6 +168,9 @@ func config(dsn string, opts Options) (*pgxpool.Config, error) {
 		}
 	}
 	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		if in := c.PgConn().ParameterStatus("server_encoding"); in != "" && in != "UTF8" {
+			return encodingError(in)
+		}
 		registerUUID(c)
 		c.TypeMap().RegisterType(&pgtype.Type{
 			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},

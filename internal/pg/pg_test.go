@@ -287,6 +287,29 @@ func TestOpen_Errors(t *testing.T) {
 	}
 }
 
+// A database that cannot hold all text is refused, with what to do.
+func TestOpen_Encoding(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewEmpty(t)
+	pool, err := pg.Open(t.Context(), dsn, pg.Options{MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	name := pool.Config().ConnConfig.Database + "_ascii"
+	if _, err := pool.Exec(t.Context(), "CREATE DATABASE "+name+
+		" ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = pool.Exec(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)") }()
+	ascii := strings.Replace(dsn, "/"+pool.Config().ConnConfig.Database, "/"+name, 1)
+	_, err = pg.Open(t.Context(), ascii, pg.Options{})
+	if err == nil || !strings.Contains(err.Error(), "is encoded in SQL_ASCII") ||
+		!strings.Contains(err.Error(), "ENCODING 'UTF8'") {
+		t.Errorf("a database of another encoding: %v", err)
+	}
+}
+
 func TestMigrate_SeveralAtOnceOnAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
