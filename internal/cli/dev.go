@@ -161,12 +161,12 @@ func (d *dev) startSim(ctx context.Context) (err error) {
 		}
 	}
 	if d.state.SimPort == 0 {
-		if d.state.SimPort, err = devpg.FreePort(); err != nil {
+		listener, err := devpg.Listen()
+		if err != nil {
 			return err //nolint:wrapcheck // says everything
 		}
-		if d.sim, err = startSim(ctx, loopback(d.state.SimPort), 0); err != nil {
-			return err
-		}
+		d.sim = startSimOn(listener, 0)
+		d.state.SimPort = portOf(d.sim.url)
 	}
 	d.SimURL = d.sim.url
 	return nil

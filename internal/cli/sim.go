@@ -62,6 +62,10 @@ func startSim(ctx context.Context, listen string, seed uint64) (*sim, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s for the simulator: %w", listen, err)
 	}
+	return startSimOn(listener, seed), nil
+}
+
+func startSimOn(listener net.Listener, seed uint64) *sim {
 	platform := dialersim.New(dialersim.Options{Seed: seed})
 	s := &sim{
 		url: "http://" + listener.Addr().String(), failed: make(chan error, 1), sim: platform,
@@ -72,7 +76,7 @@ func startSim(ctx context.Context, listen string, seed uint64) (*sim, error) {
 			s.failed <- fmt.Errorf("the simulator: %w", err)
 		}
 	}()
-	return s, nil
+	return s
 }
 
 func (s *sim) close() {

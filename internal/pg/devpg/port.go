@@ -15,19 +15,35 @@ const (
 	portTries = 100
 )
 
-// FreePort returns a port of the loopback that is free now, and likely to be so at a later start.
-func FreePort() (int, error) {
+// Listen listens at a port of the loopback that was free, and is likely to be so at a later start.
+func Listen() (net.Listener, error) {
 	for range portTries {
 		//nolint:gosec // which one does not matter
-		if port := firstPort + rand.IntN(lastPort-firstPort+1); isFree(port) {
-			return port, nil
+		if listener, err := listenAt(firstPort + rand.IntN(lastPort-firstPort+1)); err == nil {
+			return listener, nil
 		}
 	}
-	return 0, errors.New("find a free port of the loopback: all that were tried are taken")
+	return nil, errors.New("find a free port of the loopback: all that were tried are taken")
+}
+
+// FreePort returns a port as Listen has it. While this process starts another one, that may have the port for a moment
+// more.
+func FreePort() (int, error) {
+	listener, err := Listen()
+	if err != nil {
+		return 0, err
+	}
+	_ = listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil //nolint:forcetypeassert // it listens by TCP
+}
+
+func listenAt(port int) (net.Listener, error) {
+	//nolint:wrapcheck // nobody is told why
+	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 }
 
 func isFree(port int) bool {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	listener, err := listenAt(port)
 	if err != nil {
 		return false
 	}
