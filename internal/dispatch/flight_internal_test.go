@@ -123,6 +123,23 @@ func TestAnswered_MayWait(t *testing.T) {
 	}
 }
 
+// An answer after which something goes on does not wait for the settlement before it, which waits for others.
+func TestFlight_AwaitedAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := New(Deps{}, Options{}) // whatever is sent by no sender panics
+		served := make(chan int, 1)
+		d.answered.Serve = func(group []*answered) { served <- len(group) }
+		f := d.join(budgetKey{"http://receiver.example", "calls"})
+		f.working = true
+		began := time.Now()
+		d.answered.AddWithin(&answered{}, 1, time.Second)
+		f.send(&outboundCall{serviceCall: true})
+		assert.Equal(t, 1, <-served)
+		assert.Equal(t, began, time.Now())
+	})
+}
+
 // A pass that begins to wait for a place has settlements under way that wait for others go on.
 func TestFlight_Wants(t *testing.T) {
 	t.Parallel()

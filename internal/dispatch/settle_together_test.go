@@ -17,19 +17,25 @@ import (
 	"flowlane/internal/platform/provider"
 )
 
-// Calls for whose settlement nobody waits are settled with those that come a little later.
-func TestSettle_WaitsForOthers(t *testing.T) {
-	t.Parallel()
-	const calls = 8
-	answer := make(chan struct{})
+// setupAnswering is a bundle with a receiver that answers a call for each value of answer.
+func setupAnswering(t *testing.T) (b *bundle, url string, answer chan struct{}) {
+	t.Helper()
+	answer = make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		<-answer
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	t.Cleanup(receiver.Close)
-	b := setupSender(t, dispatch.Options{}, asIs,
-		provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL, "http://")}})
-	def := b.define(strings.ReplaceAll(post(receiver.URL, ""), "POST", "PUT"))
+	return setupSender(t, dispatch.Options{}, asIs,
+		provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL, "http://")}}), receiver.URL, answer
+}
+
+// Calls for whose settlement nobody waits are settled with those that come a little later.
+func TestSettle_WaitsForOthers(t *testing.T) {
+	t.Parallel()
+	const calls = 8
+	b, url, answer := setupAnswering(t)
+	def := b.define(strings.ReplaceAll(post(url, ""), "POST", "PUT"))
 	var ids []uuid.UUID
 	for range calls {
 		ids = append(ids, b.start(def, 1, plainRow))
@@ -51,20 +57,13 @@ func TestSettle_WaitsForOthers(t *testing.T) {
 func TestSettle_Together(t *testing.T) {
 	t.Parallel()
 	const locked = 5
-	answer := make(chan struct{})
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		<-answer
-		w.WriteHeader(http.StatusNoContent)
-	}))
-	t.Cleanup(receiver.Close)
-	b := setupSender(t, dispatch.Options{}, asIs,
-		provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL, "http://")}})
+	b, url, answer := setupAnswering(t)
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
 	startOf := func(org string) (id string) {
 		b.join(org)
-		id = b.start(b.define(post(receiver.URL, "")), 1, plainRow).String()
+		id = b.start(b.define(post(url, "")), 1, plainRow).String()
 		b.eventually("SELECT EXISTS (SELECT FROM flow.call WHERE batch_id = '" + id + "' AND state = 'intent')")
 		return id
 	}
