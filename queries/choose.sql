@@ -103,25 +103,6 @@ CROSS JOIN LATERAL (
 ) n
 WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.listed AND q.ready_parts > 0;
 
--- name: PausesCover :many
--- The queues of these batches that active pauses of people cover. Those of batches are not read: the batch says that it
--- is paused.
-SELECT q.batch_id, q.step_no, q.task_no FROM flow.lane_batch q
-WHERE q.batch_id = ANY(@batch_ids::uuid[]) AND q.domain = @domain AND q.bucket = @bucket
-    AND EXISTS (SELECT FROM flow.pauses_over(q.org_id, q.domain, q.lane));
-
--- name: BackoffOpen :exec
--- Opens the automatic backoff of a budget, or extends the one that is open.
-INSERT INTO flow.pause (id, scope, domain, bucket, cause, reason, created_at, expires_at)
-VALUES (@id, 'bucket', @domain::text, @bucket::text, @cause, @reason::text, flow.clock(), @expires_at::timestamptz)
-ON CONFLICT (domain, bucket) WHERE status = 'active' AND scope = 'bucket'
-DO UPDATE SET expires_at = greatest(pause.expires_at, excluded.expires_at);
-
--- name: BackoffsExpire :exec
--- Ends the backoffs of an account whose time is over: a budget may have no pass of its own.
-UPDATE flow.pause SET status = 'released', released_at = expires_at
-WHERE domain = @domain::text AND scope = 'bucket' AND status = 'active' AND expires_at <= (SELECT flow.clock());
-
 -- name: CallsTogether :one
 -- How many calls of these actions, or of any, may be under way in any process, whichever of these queues they waited
 -- in. With jobs, also those whose result is not known. With a scope, only those that name it beside their costs. As in

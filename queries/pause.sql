@@ -1,5 +1,5 @@
--- Pauses that people open, and the lists of all pauses. flow.clock() says what time it is; the dispatcher's own queries
--- about pauses are in choose.sql.
+-- Pauses that people open, what they cover, the lists of all pauses, and the backoffs that the dispatcher opens.
+-- flow.clock() says what time it is.
 
 -- name: PauseGateShare :exec
 -- Lets no pause of these organizations be opened or extended until the claim that reads pauses after this has ended.
@@ -146,3 +146,22 @@ SELECT ((SELECT count(*) FROM flow.pause o
 -- The newest pauses that a batch has or had, none of which is older than it.
 SELECT * FROM flow.pause WHERE org_id = @org_id AND scope = 'batch' AND created_at >= @since AND batch_id = @batch_id
 ORDER BY created_at DESC, id DESC LIMIT @most;
+
+-- name: PausesCover :many
+-- The queues of these batches that active pauses of people cover. Those of batches are not read: the batch says that it
+-- is paused.
+SELECT q.batch_id, q.step_no, q.task_no FROM flow.lane_batch q
+WHERE q.batch_id = ANY(@batch_ids::uuid[]) AND q.domain = @domain AND q.bucket = @bucket
+    AND EXISTS (SELECT FROM flow.pauses_over(q.org_id, q.domain, q.lane));
+
+-- name: BackoffOpen :exec
+-- Opens the automatic backoff of a budget, or extends the one that is open.
+INSERT INTO flow.pause (id, scope, domain, bucket, cause, reason, created_at, expires_at)
+VALUES (@id, 'bucket', @domain::text, @bucket::text, @cause, @reason::text, flow.clock(), @expires_at::timestamptz)
+ON CONFLICT (domain, bucket) WHERE status = 'active' AND scope = 'bucket'
+DO UPDATE SET expires_at = greatest(pause.expires_at, excluded.expires_at);
+
+-- name: BackoffsExpire :exec
+-- Ends the backoffs of an account whose time is over: a budget may have no pass of its own.
+UPDATE flow.pause SET status = 'released', released_at = expires_at
+WHERE domain = @domain::text AND scope = 'bucket' AND status = 'active' AND expires_at <= (SELECT flow.clock());

@@ -12,6 +12,46 @@ import (
 	"github.com/google/uuid"
 )
 
+const backoffOpen = `-- name: BackoffOpen :exec
+INSERT INTO flow.pause (id, scope, domain, bucket, cause, reason, created_at, expires_at)
+VALUES ($1, 'bucket', $2::text, $3::text, $4, $5::text, flow.clock(), $6::timestamptz)
+ON CONFLICT (domain, bucket) WHERE status = 'active' AND scope = 'bucket'
+DO UPDATE SET expires_at = greatest(pause.expires_at, excluded.expires_at)
+`
+
+type BackoffOpenParams struct {
+	ID        uuid.UUID
+	Domain    string
+	Bucket    string
+	Cause     string
+	Reason    string
+	ExpiresAt time.Time
+}
+
+// Opens the automatic backoff of a budget, or extends the one that is open.
+func (q *Queries) BackoffOpen(ctx context.Context, db DBTX, arg BackoffOpenParams) error {
+	_, err := db.Exec(ctx, backoffOpen,
+		arg.ID,
+		arg.Domain,
+		arg.Bucket,
+		arg.Cause,
+		arg.Reason,
+		arg.ExpiresAt,
+	)
+	return err
+}
+
+const backoffsExpire = `-- name: BackoffsExpire :exec
+UPDATE flow.pause SET status = 'released', released_at = expires_at
+WHERE domain = $1::text AND scope = 'bucket' AND status = 'active' AND expires_at <= (SELECT flow.clock())
+`
+
+// Ends the backoffs of an account whose time is over: a budget may have no pass of its own.
+func (q *Queries) BackoffsExpire(ctx context.Context, db DBTX, domain string) error {
+	_, err := db.Exec(ctx, backoffsExpire, domain)
+	return err
+}
+
 const pauseBudgets = `-- name: PauseBudgets :many
 SELECT DISTINCT q.domain, q.bucket FROM flow.batch_count b
 CROSS JOIN LATERAL (SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id, l.listed FROM flow.lane_batch l WHERE l.batch_id = b.batch_id OFFSET 0) q
@@ -109,8 +149,8 @@ const pauseGateShare = `-- name: PauseGateShare :exec
 SELECT pg_advisory_xact_lock_shared(hashtextextended('pause ' || o, 0)) FROM unnest($1::uuid[]) o
 `
 
-// Pauses that people open, and the lists of all pauses. flow.clock() says what time it is; the dispatcher's own queries
-// about pauses are in choose.sql.
+// Pauses that people open, what they cover, the lists of all pauses, and the backoffs that the dispatcher opens.
+// flow.clock() says what time it is.
 // Lets no pause of these organizations be opened or extended until the claim that reads pauses after this has ended.
 func (q *Queries) PauseGateShare(ctx context.Context, db DBTX, orgIds []uuid.UUID) error {
 	_, err := db.Exec(ctx, pauseGateShare, orgIds)
@@ -586,6 +626,46 @@ func (q *Queries) PausesCount(ctx context.Context, db DBTX, orgID *uuid.UUID) (i
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const pausesCover = `-- name: PausesCover :many
+SELECT q.batch_id, q.step_no, q.task_no FROM flow.lane_batch q
+WHERE q.batch_id = ANY($1::uuid[]) AND q.domain = $2 AND q.bucket = $3
+    AND EXISTS (SELECT FROM flow.pauses_over(q.org_id, q.domain, q.lane))
+`
+
+type PausesCoverParams struct {
+	BatchIds []uuid.UUID
+	Domain   string
+	Bucket   string
+}
+
+type PausesCoverRow struct {
+	BatchID uuid.UUID
+	StepNo  int16
+	TaskNo  int16
+}
+
+// The queues of these batches that active pauses of people cover. Those of batches are not read: the batch says that it
+// is paused.
+func (q *Queries) PausesCover(ctx context.Context, db DBTX, arg PausesCoverParams) ([]PausesCoverRow, error) {
+	rows, err := db.Query(ctx, pausesCover, arg.BatchIds, arg.Domain, arg.Bucket)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PausesCoverRow
+	for rows.Next() {
+		var i PausesCoverRow
+		if err := rows.Scan(&i.BatchID, &i.StepNo, &i.TaskNo); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const pausesOfBatch = `-- name: PausesOfBatch :many

@@ -174,7 +174,7 @@ func (d *Dispatcher) render(ctx context.Context, picks, order []*picked, rows []
 	var small []*picked
 	for _, q := range picks {
 		if q.r, err = d.renderer(ctx, q.queueRow); err != nil {
-			if err := d.passOver(ctx, q.queueRow, err, blocked); err != nil {
+			if err := d.deferAndBlock(ctx, q.queueRow, err, blocked); err != nil {
 				return nil, err
 			}
 			continue
@@ -243,7 +243,7 @@ func (d *Dispatcher) renderBulk(ctx context.Context, q *picked, all []queueRow,
 		}
 		err := d.fillBulk(ctx, call, row)
 		if err != nil && !errors.Is(err, errGone) {
-			return nil, d.passOver(ctx, row, err, blocked)
+			return nil, d.deferAndBlock(ctx, row, err, blocked)
 		}
 		if call.full {
 			break

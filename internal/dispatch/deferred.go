@@ -78,9 +78,9 @@ func (d *Dispatcher) deferQueue(ctx context.Context, k queueKey, err error) erro
 	return nil
 }
 
-// passOver is deferQueue for a queue that is being chosen from: it is blocked as well. One whose action is gone is
+// deferAndBlock is deferQueue for a queue that is being chosen from: it is blocked as well. One whose action is gone is
 // blocked alone.
-func (d *Dispatcher) passOver(ctx context.Context, row *queueRow, err error, blocked map[queueKey]bool) error {
+func (d *Dispatcher) deferAndBlock(ctx context.Context, row *queueRow, err error, blocked map[queueKey]bool) error {
 	if !errors.Is(err, errGone) {
 		if err := d.deferQueue(ctx, keyOf(row), err); err != nil {
 			return err

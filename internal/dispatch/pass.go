@@ -290,7 +290,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		return false, nil
 	}
 	all := p.ready == len(calls) && len(got.calls) == len(calls) // what was ready goes: nothing more is known of
-	return !all && (len(got.calls) > 0 || got.decided || len(got.blocked)+len(got.crowded) > 0 || len(got.full) > 0),
+	return !all && (len(got.calls) > 0 || got.decided || len(got.blocked)+len(got.scopeFull) > 0 || len(got.full) > 0),
 		nil
 }
 
@@ -302,7 +302,7 @@ func (p *pass) bar(got *reserved) {
 			p.otherBudget[k], p.again = true, soonest(p.again, got.nextAt)
 		}
 	}
-	for _, k := range got.crowded {
+	for _, k := range got.scopeFull {
 		p.blocked[k], p.otherBudget[k] = true, true
 		p.again, p.againLocal = soonest(p.again, got.roomAt),
 			soonest(p.againLocal, time.Now().Add(got.roomAt.Sub(got.now)))

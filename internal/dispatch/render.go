@@ -237,7 +237,7 @@ func (d *Dispatcher) renderOf(ctx context.Context, queues []*picked, blocked map
 		}
 		if err = q.render(ctx, &left); err != nil {
 			q.rendered = nil
-			if err := d.passOver(ctx, q.queueRow, err, blocked); err != nil {
+			if err := d.deferAndBlock(ctx, q.queueRow, err, blocked); err != nil {
 				return err
 			}
 		}

@@ -35,7 +35,7 @@ type reserved struct {
 	full []quota.LaneKey
 	// elsewhere: another budget that the calls spend too is in the way until nextAt; blocked has their queues.
 	elsewhere bool
-	crowd
+	scopesFull
 	// decided tells that records were settled without a call.
 	decided bool
 	// now is the database's time, taken under the budget's lock.

@@ -1,85 +1,25 @@
 package dispatch
 
 import (
-	"cmp"
-	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"flowlane/gen/db"
 	"flowlane/internal/batch"
-	"flowlane/internal/pg"
 	"flowlane/internal/platform/provider"
-	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
 // lateRetry is how long a call waits for its next claim that this process did not try to send.
 const lateRetry = time.Second
 
-// retryLater puts a call back that the provider asked to repeat. A rate limit closes the whole budget for a while.
+// retryLater puts a call back that the provider asked to repeat.
 func (s *settlement) retryLater(call *openCall, v *outcome) {
 	until := s.now.Add(max(v.reading.RetryAfter, time.Second))
 	if v.reading.Reason == provider.ReasonRateLimited {
-		switch {
-		case s.meter != nil && !s.meter.owned:
-			until = quota.BackoffUntil(s.now, v.reading.RetryAfter, v.reading.WindowSeconds, s.meter.skew, s.meter.loc)
-		case !v.reading.Named:
-			until = s.refusedForRate(call)
-		}
-		bucket := s.key.bucket
-		// the answer names another
-		if a, ok := s.d.Catalog.Action(call.ActionID); ok && slices.Contains(a.Buckets, v.reading.Bucket) {
-			bucket = v.reading.Bucket
-		}
-		if until.After(s.now) && until.After(s.backoffs[bucket]) {
-			s.backoffs[bucket], s.cause = until, cmp.Or(v.reading.Code, v.reading.Reason)
-		}
+		until = s.rateLimited(call, v, until)
 	}
 	s.move(call, v, stateRefused, time.Time{})
 	s.putBack(call, v, until, true)
-}
-
-// refusedForRate says until when a budget without windows is closed whose receiver names no time. Calls that were
-// claimed before the last refusal was counted tell nothing new: they wait with the others.
-func (s *settlement) refusedForRate(call *openCall) time.Time {
-	if !call.ClaimedAt.After(pg.Value(s.budget.RefusedAt)) {
-		return s.now
-	}
-	if s.closedUntil.IsZero() {
-		s.refusals++
-		s.closedUntil = s.now.Add(quota.RateBackoff(int(s.refusals), s.d.Random()))
-	}
-	return s.closedUntil
-}
-
-// forgive begins anew to count refusals once the receiver has taken a call that went out after the last one.
-func (s *settlement) forgive(outcomes []outcome) {
-	for i := range outcomes {
-		call, ok := s.calls[outcomes[i].id]
-		if ok && call.from != "" && outcomes[i].reading.Kind == provider.Success &&
-			call.ClaimedAt.After(pg.Value(s.budget.RefusedAt)) {
-			s.refusals = 0
-		}
-	}
-}
-
-// writeRefusals notes what was counted. It comes before the calls are locked, as all locks of budgets do.
-func (s *settlement) writeRefusals(ctx context.Context, tx pgx.Tx) error {
-	p := db.BudgetRefusalsParams{Domain: s.key.domain, Bucket: s.key.bucket, Refusals: s.refusals,
-		RefusedAt: s.budget.RefusedAt}
-	if !s.closedUntil.IsZero() {
-		p.RefusedAt = &s.now
-	} else if s.refusals == s.budget.Refusals {
-		return nil
-	}
-	if err := s.d.q.BudgetRefusals(ctx, tx, p); err != nil {
-		return fmt.Errorf("count the refusals of %s: %w", s.key, err)
-	}
-	return nil
 }
 
 // putBack has the records of a call wait again whom it costs no attempt; noted leaves a note of why.

@@ -21,10 +21,10 @@ import (
 // call name, as a channel. The account has one row of the bucket, whose lock all claims take, and its margin; what is
 // spent is kept by bucket and value.
 
-// crowd are queues whose next call counts for something that has no room before roomAt.
-type crowd struct {
-	crowded []queueKey
-	roomAt  time.Time
+// scopesFull are queues whose next call counts for something that has no room before roomAt.
+type scopesFull struct {
+	scopeFull []queueKey
+	roomAt    time.Time
 }
 
 // scopeMark stands between a bucket and the digest of what one of its budgets is for. No bucket's name has it.
@@ -99,12 +99,12 @@ func (c *claim) spread(ctx context.Context, calls []*outboundCall) (out []*outbo
 		if err != nil {
 			return nil, err
 		}
-		roomAt := c.crowdedUntil(spans, taken)
+		roomAt := c.scopeFullUntil(spans, taken)
 		if !placed || !roomAt.IsZero() {
 			if roomAt.IsZero() { // an answer makes room, nobody knows when
 				c.blocked = append(c.blocked, p.queues...)
 			} else {
-				c.crowded, c.roomAt = append(c.crowded, p.queues...), soonest(c.roomAt, roomAt)
+				c.scopeFull, c.roomAt = append(c.scopeFull, p.queues...), soonest(c.roomAt, roomAt)
 			}
 			for _, k := range p.queues {
 				waits[k] = true
@@ -178,9 +178,9 @@ func (c *claim) marked(p *outboundCall) costs {
 	return out
 }
 
-// crowdedUntil is when there may be room for one more call in windows of which the claim takes so many already; zero
+// scopeFullUntil is when there may be room for one more call in windows of which the claim takes so many already; zero
 // where there is now.
-func (c *claim) crowdedUntil(spans []quota.Window, taken map[string]int) (at time.Time) {
+func (c *claim) scopeFullUntil(spans []quota.Window, taken map[string]int) (at time.Time) {
 	for i := range spans {
 		s := &spans[i]
 		if s.Room() > taken[s.Bucket] {

@@ -146,7 +146,7 @@ func (d *Dispatcher) apply(ctx context.Context, k budgetKey, outcomes []outcome,
 		if err != nil {
 			return err
 		}
-		s.forgive(outcomes)
+		s.forgetRefusals(outcomes)
 		s.decide(outcomes)
 		if len(s.moves.Ids)+len(s.forgotten) == 0 {
 			return s.writeContradictions(ctx, d.Pool)
@@ -331,7 +331,7 @@ func (s *settlement) one(call *openCall, v *outcome) {
 			s.move(call, v, stateAwaiting, s.now.Add(s.d.pollEvery(call.ActionID)))
 		}
 	case provider.Refused:
-		s.refused(call, v)
+		s.failForGood(call, v)
 	case provider.RetryLater:
 		s.retryLater(call, v)
 	case provider.NotArrived:
@@ -368,8 +368,8 @@ func (s *settlement) result(call *openCall, p *batch.Part, v *outcome) run.Resul
 	return run.Result{Part: *p, From: call.from, CallID: call.ID, StartedAt: v.startedAt, EndedAt: v.finishedAt}
 }
 
-// refused fails every record of a call that the provider refused for good, or took and could not do.
-func (s *settlement) refused(call *openCall, v *outcome) {
+// failForGood fails every record of a call that the provider refused for good, or took and could not do.
+func (s *settlement) failForGood(call *openCall, v *outcome) {
 	state := stateRefused
 	if v.reading.Reason == provider.ReasonImportFailed {
 		state = stateSettled
@@ -388,9 +388,9 @@ func (s *settlement) all(call *openCall, p *batch.Part, v *outcome, e run.Except
 	s.results = append(s.results, r)
 }
 
-// pointless tells that no repeat of a call with a key would tell what became of it: the provider knows the key no more,
-// or has answered the last repeat with the error that it keeps.
-func (s *settlement) pointless(call *openCall, v *outcome) bool {
+// unanswerable tells that no repeat of a call with a key would tell what became of it: the provider knows the key no
+// more, or has answered the last repeat with the error that it keeps.
+func (s *settlement) unanswerable(call *openCall, v *outcome) bool {
 	action, ok := s.d.Catalog.Action(call.ActionID)
 	if !ok || action.Call == nil || call.OutcomeCheck != string(catalog.CheckKeyed) {
 		return false
@@ -411,7 +411,7 @@ const serverErrors = 500
 // unknown decides by the action's outcome check: repeat what is harmless to repeat, else find out.
 func (s *settlement) unknown(call *openCall, v *outcome) {
 	next := Uncertain(call.State, call.OutcomeCheck, v.unresolved)
-	if next == stateSettled && s.pointless(call, v) {
+	if next == stateSettled && s.unanswerable(call, v) {
 		next = stateUnresolved
 	}
 	switch next {

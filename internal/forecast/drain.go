@@ -133,7 +133,7 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, o order) Drain
 		if d.at.After(end) {
 			return Drained{Source: d.source(), Window: d.window()}
 		}
-		if d.effort += len(d.stock) + stepEffort; d.effort > effort {
+		if d.effort += len(d.supply) + stepEffort; d.effort > effort {
 			return d.beyond(now)
 		}
 		d.step()
@@ -159,8 +159,8 @@ const (
 	// disorder is what part of its time more it may take where several works lapse: in what order they go decides which
 	// portions are missed. Where that takes long, one of the last work is.
 	disorder, long = 32, 48 * time.Hour
-	// crowded is of how many calls one misses its portion more where more than two organizations share the budget.
-	crowded = 16
+	// contention is of how many calls one misses its portion more where more than two organizations share the budget.
+	contention = 16
 	// portionsAhead is how many portions are looked at for one that is there when windows change.
 	portionsAhead = 16
 )
@@ -170,8 +170,8 @@ const (
 func (d *drain) beyond(now time.Time) Drained {
 	out := Drained{Source: d.source(), Window: d.window()}
 	took, ours, slowest := float64(d.at.Sub(now)), int64(0), 0.0
-	for i := range d.stock {
-		s := &d.stock[i]
+	for i := range d.supply {
+		s := &d.supply[i]
 		if s.Others {
 			continue
 		}
@@ -203,8 +203,8 @@ type spanKey struct {
 type drain struct {
 	Rate
 	order
-	at    time.Time
-	stock []stock
+	at     time.Time
+	supply []supply
 	// again tells that the last work has missed a portion.
 	again bool
 	// left are the calls that are waited for.
@@ -257,7 +257,7 @@ func (d *drain) step() {
 	d.refreshWindows()
 	if next.IsZero() {
 		ours, _ := d.ready()
-		d.leap(ours)
+		d.skipHours(ours)
 	}
 	grant := quota.Decide(d.at, d.spans, int(min(ready, math.MaxInt32)))
 	if grant.Calls == 0 {
@@ -276,7 +276,7 @@ func (d *drain) step() {
 		}
 		n = min(n, int64((until.Sub(d.at)+per-1)/per))
 	}
-	if n = d.careful(n); n == 0 {
+	if n = d.betweenReadings(n); n == 0 {
 		return
 	}
 	if d.each && per > quota.ReadingHoldsFor { // calls so far apart that each has a look of its own

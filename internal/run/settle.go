@@ -162,8 +162,8 @@ func (c *Change) endsAs(p *batch.Part, e *Exception) batch.Status {
 	return c.heads[p.BatchID].final()
 }
 
-// doom returns where a record ends that failed with e.
-func doom(e *Exception) batch.Status {
+// failureStatus returns where a record ends that failed with e.
+func failureStatus(e *Exception) batch.Status {
 	if e.Kind == batch.EntryRejected {
 		return batch.Rejected
 	}
@@ -246,7 +246,7 @@ func (c *Change) settleOne(p *batch.Part, offset int32, e *Exception, before bat
 	}
 	j.Remaining--
 	if !c.passes(p, e) {
-		c.doomJob(j, doom(e), e.Error)
+		c.noteFailure(j, failureStatus(e), e.Error)
 	}
 	if j.Remaining == 0 {
 		c.advanceJob(j, p.First, c.endsAs(p, e))

@@ -263,7 +263,7 @@ func (e *ending) endJob(j *job, p *batch.Part, entry batch.Entry, beside bool) {
 		switch {
 		case !e.fails(p, &entry):
 		case beside:
-			e.c.doomJob(j, batch.Failed, entry.Error)
+			e.c.noteFailure(j, batch.Failed, entry.Error)
 		default:
 			if j.Remaining > 0 {
 				e.dropped.Positions = append(e.dropped.Positions, j.Position)
@@ -327,9 +327,9 @@ func (c *Change) dropWaits(ctx context.Context, keys []batch.JobKey) error {
 	return nil
 }
 
-// doomJob notes how a record will end once its tasks are settled. Of several that failed, the first failure counts; one
-// of ours counts more than a rejection by a provider.
-func (c *Change) doomJob(j *job, as batch.Status, e *batch.JobError) {
+// noteFailure notes how a record will end once its tasks are settled. Of several that failed, the first failure counts;
+// one of ours counts more than a rejection by a provider.
+func (c *Change) noteFailure(j *job, as batch.Status, e *batch.JobError) {
 	if j.Doomed == nil || *j.Doomed == batch.Rejected && as == batch.Failed {
 		j.Doomed, j.Error = new(as), new(errorText(e))
 	}

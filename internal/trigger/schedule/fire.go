@@ -152,9 +152,9 @@ func missed(slots []time.Time, reason string) []fire {
 	return out
 }
 
-// passOver lists the slots that have come and nobody has decided as missed: from now on the schedule names others, or
-// none.
-func (s *Service) passOver(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, now time.Time) error {
+// skipUndecided lists the slots that have come and nobody has decided as missed: from now on the schedule names others,
+// or none.
+func (s *Service) skipUndecided(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, now time.Time) error {
 	cron, err := ParseIn(row.CronExpression, row.Timezone)
 	if err != nil {
 		return fmt.Errorf("the expression of schedule %s: %w", row.ID, err)

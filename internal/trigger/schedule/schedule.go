@@ -248,7 +248,7 @@ func (s *Service) Update(ctx context.Context, orgID, id uuid.UUID, change func(I
 		if in.Cron != row.CronExpression || in.Timezone != row.Timezone || in.Enabled != row.Enabled {
 			decided = now
 			if row.Enabled {
-				if err := s.passOver(ctx, tx, &row, now); err != nil {
+				if err := s.skipUndecided(ctx, tx, &row, now); err != nil {
 					return err
 				}
 			}

@@ -17,8 +17,8 @@ const (
 	// groupsAtOnce is how many such transactions run at once, another one beside one that takes longer than groupSlow.
 	groupsAtOnce = atOnce / 2
 	groupSlow    = 20 * time.Millisecond
-	// crowdMost is how many messages may wait for a group: more are written down at once, and started later.
-	crowdMost = 4 * groupMost
+	// waitingMost is how many messages may wait for a group: more are written down at once, and started later.
+	waitingMost = 4 * groupMost
 )
 
 // joined are messages of one webhook that are written down in a transaction with those of others.

@@ -83,7 +83,7 @@ type Service struct {
 	accepting        lines[*arrival]
 	readers, writers chan struct{}
 	groups           *pg.Groups[*joined]
-	crowds           crowds
+	bursts           bursts
 	copies           copies
 }
 

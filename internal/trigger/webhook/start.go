@@ -29,7 +29,7 @@ func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams,
 	for _, n := range in.Sizes { // as they were sent: a body that is stored in little may be made large to hurt
 		size += int(n)
 	}
-	if s.crowds.few(in.ID, len(in.Ids), size, time.Now()) && s.groups.Waiting() < crowdMost {
+	if s.bursts.few(in.ID, len(in.Ids), size, time.Now()) && s.groups.Waiting() < waitingMost {
 		rows, err := s.join(ctx, in, size, traces)
 		if err == nil || ctx.Err() != nil || pg.IsUnavailable(err) {
 			return rows, err
@@ -76,7 +76,7 @@ func startable(group []*joined) []*joined {
 func (s *Service) leaveAlone(group []*joined) {
 	for _, j := range group {
 		if j.err != nil && !pg.IsUnavailable(j.err) {
-			s.crowds.alone(j.in.ID, time.Now())
+			s.bursts.alone(j.in.ID, time.Now())
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 			alike, j.err = startsOf(&j.hook, fresh, j.traces)
 		}
 		if time.Since(began) > templateSlow {
-			s.crowds.alone(j.in.ID, time.Now())
+			s.bursts.alone(j.in.ID, time.Now())
 		}
 		all, whose, now = append(all, alike), append(whose, j), maxTime(now, fresh[0].ReceivedAt)
 	}

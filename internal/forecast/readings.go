@@ -9,10 +9,10 @@ import (
 	"flowlane/internal/quota"
 )
 
-// careful is how many of n calls go where the provider's counters are read before each: a reading counts young calls
-// twice, so that half of what is left goes, and the next half once these are old enough. With none, it has waited for
-// that.
-func (d *drain) careful(n int64) int64 {
+// betweenReadings is how many of n calls go where the provider's counters are read before each: a reading counts young
+// calls twice, so that half of what is left goes, and the next half once these are old enough. With none, it has waited
+// for that.
+func (d *drain) betweenReadings(n int64) int64 {
 	d.each = false
 	if d.Young == 0 || len(d.spans) == 0 {
 		return n

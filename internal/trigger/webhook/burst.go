@@ -13,9 +13,9 @@ const (
 	// few senders hardly wait longer for it, and their flows begin one commit sooner; many would.
 	startedMost  = 12
 	startedBytes = 256 << 10
-	// crowdedFor is for how long after more than that came together the messages of a webhook are only written down:
+	// burstFor is for how long after more than that came together the messages of a webhook are only written down:
 	// what comes in bursts is acknowledged sooner so, and its flows begin as many at once.
-	crowdedFor = 20 * time.Millisecond
+	burstFor = 20 * time.Millisecond
 	// aloneFor is for how long the messages of a webhook are only written down after their batches could not be
 	// started, for which others in their group had to begin again, or its template took longer than templateSlow, for
 	// which others had to wait.
@@ -23,39 +23,39 @@ const (
 	templateSlow = 20 * time.Millisecond
 )
 
-// crowds are the webhooks whose messages are only written down until a time: they came in bursts lately, or held others
+// bursts are the webhooks whose messages are only written down until a time: they came in bursts lately, or held others
 // up. The zero value is ready.
-type crowds struct {
+type bursts struct {
 	mu    sync.Mutex
 	until map[uuid.UUID]time.Time
 }
 
 // few tells, of messages of a webhook that came together and their bytes, whether their batches are started with them:
-// they are few, no burst came less than crowdedFor before now, and the webhook held nobody up less than aloneFor
+// they are few, no burst came less than burstFor before now, and the webhook held nobody up less than aloneFor
 // before.
-func (c *crowds) few(id uuid.UUID, messages, bytes int, now time.Time) bool {
+func (c *bursts) few(id uuid.UUID, messages, bytes int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if messages > startedMost || bytes > startedBytes {
-		c.put(id, now, crowdedFor)
+		c.put(id, now, burstFor)
 	}
-	until, crowded := c.until[id]
-	if crowded && now.After(until) {
+	until, bursting := c.until[id]
+	if bursting && now.After(until) {
 		delete(c.until, id)
-		crowded = false
+		bursting = false
 	}
-	return !crowded
+	return !bursting
 }
 
 // alone notes that a webhook must not hold up others.
-func (c *crowds) alone(id uuid.UUID, now time.Time) {
+func (c *bursts) alone(id uuid.UUID, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.put(id, now, aloneFor)
 }
 
 // put has the messages of a webhook only written down for a while; mu is held.
-func (c *crowds) put(id uuid.UUID, now time.Time, lasts time.Duration) {
+func (c *bursts) put(id uuid.UUID, now time.Time, lasts time.Duration) {
 	maps.DeleteFunc(c.until, func(_ uuid.UUID, until time.Time) bool { return now.After(until) })
 	if c.until == nil {
 		c.until = map[uuid.UUID]time.Time{}

@@ -12,7 +12,7 @@ import (
 // other.
 func TestCrowds_Few(t *testing.T) {
 	t.Parallel()
-	var c crowds
+	var c bursts
 	one, other := uuid.New(), uuid.New()
 	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
 	assert.True(t, c.few(one, startedMost, startedBytes, at(0)), "as many as may be")

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// stock is work of which ready calls may go, and portion more will be ready at next; next is zero where no more will
+// supply is work of which ready calls may go, and portion more will be ready at next; next is zero where no more will
 // be.
-type stock struct {
+type supply struct {
 	Work
 	// no is the place of the work in the question.
 	no             int
@@ -20,7 +20,7 @@ type stock struct {
 }
 
 // more says when the next portion comes; after is when the last one did.
-func (s *stock) more(after time.Time) {
+func (s *supply) more(after time.Time) {
 	s.next, s.portion = time.Time{}, 0
 	switch {
 	case s.Calls == 0 && (!s.Lapses || s.ready == 0):
@@ -36,7 +36,7 @@ func (s *stock) more(after time.Time) {
 }
 
 // give makes the next portion ready.
-func (s *stock) give() {
+func (s *supply) give() {
 	if s.Lapses {
 		s.Calls, s.ready = s.Calls+s.ready, 0
 	}
@@ -47,7 +47,7 @@ func (s *stock) give() {
 }
 
 // waits tells that another portion comes: all at once even without a hold.
-func (s *stock) waits() bool { return s.portion > 0 || s.Lapses && !s.next.IsZero() }
+func (s *supply) waits() bool { return s.portion > 0 || s.Lapses && !s.next.IsZero() }
 
 func (d *drain) queue(work []Work) {
 	for i, w := range work {
@@ -57,16 +57,16 @@ func (d *drain) queue(work []Work) {
 		if w.awaited() {
 			d.left += w.Calls
 		}
-		s := stock{Work: w, no: i}
+		s := supply{Work: w, no: i}
 		s.more(maxTime(w.From, d.at).Add(-1))
-		d.stock = append(d.stock, s)
+		d.supply = append(d.supply, s)
 	}
 }
 
 // release makes ready what is due, and says when more will be, and what that waits for.
 func (d *drain) release() (ready int64, next time.Time, source Source) {
-	for i := range d.stock {
-		s := &d.stock[i]
+	for i := range d.supply {
+		s := &d.supply[i]
 		for s.waits() && !s.next.After(d.at) {
 			s.give()
 		}
@@ -89,15 +89,15 @@ func (d *drain) take(n int64) {
 	ours, others := d.ready()
 	theirs := d.share(n, ours, others)
 	n -= theirs
-	theirs -= d.takeLapsing(theirs, func(s *stock) bool { return s.Others }, first)
-	d.takeOf(theirs, func(s *stock) bool { return s.Others && !s.Lapses })
-	n -= d.takeLapsing(n, func(s *stock) bool { return s.Background }, first)
-	n -= d.takeOf(n, func(s *stock) bool { return s.Background && !s.Lapses })
+	theirs -= d.takeLapsing(theirs, func(s *supply) bool { return s.Others }, first)
+	d.takeOf(theirs, func(s *supply) bool { return s.Others && !s.Lapses })
+	n -= d.takeLapsing(n, func(s *supply) bool { return s.Background }, first)
+	n -= d.takeOf(n, func(s *supply) bool { return s.Background && !s.Lapses })
 	if d.soon {
-		n -= d.takeLapsing(n, func(s *stock) bool { return s.awaited() && s.no != d.last }, d.sooner)
+		n -= d.takeLapsing(n, func(s *supply) bool { return s.awaited() && s.no != d.last }, d.sooner)
 	}
-	n -= d.takeOf(n, func(s *stock) bool { return s.awaited() && !s.Lapses })
-	d.takeLapsing(n, func(s *stock) bool { return s.awaited() }, d.sooner)
+	n -= d.takeOf(n, func(s *supply) bool { return s.awaited() && !s.Lapses })
+	d.takeLapsing(n, func(s *supply) bool { return s.awaited() }, d.sooner)
 	if left, others := d.ready(); left == 0 || others == 0 { // who comes back has no more than a group before others
 		d.ahead = d.lead()
 	}
@@ -105,11 +105,11 @@ func (d *drain) take(n int64) {
 
 // ready are the calls that may go now, of this organization and of others.
 func (d *drain) ready() (ours, others int64) {
-	for i := range d.stock {
-		if d.stock[i].Others {
-			others += d.stock[i].ready
+	for i := range d.supply {
+		if d.supply[i].Others {
+			others += d.supply[i].ready
 		} else {
-			ours += d.stock[i].ready
+			ours += d.supply[i].ready
 		}
 	}
 	return ours, others
@@ -136,8 +136,8 @@ func (d *drain) lead() int64 {
 	for i := range d.spans {
 		group = min(group, d.spans[i].Remaining())
 	}
-	for i := range d.stock {
-		if s := &d.stock[i]; s.Others && s.Lapses {
+	for i := range d.supply {
+		if s := &d.supply[i]; s.Others && s.Lapses {
 			lapsing++
 		}
 	}
@@ -153,18 +153,18 @@ func (d *drain) lead() int64 {
 // turn of a round falls into whose portion, that may be more than one.
 func (d *drain) missed(now time.Time) bool {
 	lapsing := d.last >= 0
-	crowd := d.Rate.Others > 1 && (lapsing || slices.ContainsFunc(d.stock, func(s stock) bool {
+	contended := d.Rate.Others > 1 && (lapsing || slices.ContainsFunc(d.supply, func(s supply) bool {
 		return s.Others &&
 			s.Lapses
 	}))
-	if d.again || !lapsing && !crowd || d.at.Sub(now) < long {
+	if d.again || !lapsing && !contended || d.at.Sub(now) < long {
 		return false
 	}
 	d.again = true
-	var last *stock
+	var last *supply
 	ours := int64(0)
-	for i := range d.stock {
-		if s := &d.stock[i]; s.awaited() {
+	for i := range d.supply {
+		if s := &d.supply[i]; s.awaited() {
 			ours += s.taken
 			if last == nil || s.no == d.last {
 				last = s
@@ -172,8 +172,8 @@ func (d *drain) missed(now time.Time) bool {
 		}
 	}
 	n := int64(1)
-	if crowd {
-		n += ours / crowded
+	if contended {
+		n += ours / contention
 	}
 	last.Calls, d.left = last.Calls+n, d.left+n
 	last.more(d.at)
@@ -200,13 +200,13 @@ func (d *drain) share(n, ours, others int64) int64 {
 // turn of a round is first nobody knows: if theirs is, this organization's comes with the next call, and if it is not,
 // they may miss this one.
 func (d *drain) seldom() bool {
-	return slices.ContainsFunc(d.stock, func(s stock) bool {
+	return slices.ContainsFunc(d.supply, func(s supply) bool {
 		return s.Others && s.Lapses && s.ready > 0 && !s.there(d.change)
 	})
 }
 
 // there reports whether some of what lapses is ready at a time, too, as far as its next portions tell.
-func (s *stock) there(at time.Time) bool {
+func (s *supply) there(at time.Time) bool {
 	ready, next, portion := s.ready, s.next, s.portion
 	for i := 0; i < portionsAhead && !next.IsZero() && !next.After(at); i++ {
 		ready = portion
@@ -216,9 +216,9 @@ func (s *stock) there(at time.Time) bool {
 }
 
 // takeOf takes up to n ready calls of some work, and returns how many that was.
-func (d *drain) takeOf(n int64, of func(*stock) bool) (took int64) {
-	for i := range d.stock {
-		if s := &d.stock[i]; of(s) {
+func (d *drain) takeOf(n int64, of func(*supply) bool) (took int64) {
+	for i := range d.supply {
+		if s := &d.supply[i]; of(s) {
 			took += d.takeFrom(s, n-took)
 		}
 	}
@@ -226,11 +226,11 @@ func (d *drain) takeOf(n int64, of func(*stock) bool) (took int64) {
 }
 
 // takeLapsing takes up to n ready calls of some work that lapses, in an order, and returns how many that was.
-func (d *drain) takeLapsing(n int64, of func(*stock) bool, before func(s, other *stock) bool) (took int64) {
+func (d *drain) takeLapsing(n int64, of func(*supply) bool, before func(s, other *supply) bool) (took int64) {
 	for took < n {
-		var next *stock
-		for i := range d.stock {
-			if s := &d.stock[i]; s.Lapses && s.ready > 0 && of(s) && (next == nil || before(s, next)) {
+		var next *supply
+		for i := range d.supply {
+			if s := &d.supply[i]; s.Lapses && s.ready > 0 && of(s) && (next == nil || before(s, next)) {
 				next = s
 			}
 		}
@@ -243,11 +243,11 @@ func (d *drain) takeLapsing(n int64, of func(*stock) bool, before func(s, other 
 }
 
 // first tells whether what is ready of one work lapses before that of another: so the least of all lapses.
-func first(s, other *stock) bool { return s.next.Before(other.next) }
+func first(s, other *supply) bool { return s.next.Before(other.next) }
 
 // sooner tells whether one work that lapses is taken before another, of what is waited for: that of which there is more
 // soonest.
-func (d *drain) sooner(s, other *stock) bool {
+func (d *drain) sooner(s, other *supply) bool {
 	if last := s.no == d.last; last != (other.no == d.last) {
 		return !last
 	}
@@ -255,7 +255,7 @@ func (d *drain) sooner(s, other *stock) bool {
 }
 
 // takeFrom takes up to n ready calls of one work, and returns how many that was.
-func (d *drain) takeFrom(s *stock, n int64) int64 {
+func (d *drain) takeFrom(s *supply, n int64) int64 {
 	n = min(n, s.ready)
 	s.ready -= n
 	s.taken += n

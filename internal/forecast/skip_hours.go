@@ -18,9 +18,9 @@ type hour struct {
 	bound       map[int]time.Duration
 }
 
-// leap passes over hours that go exactly as the last one did, up to the day's end. A million calls under minute windows
-// are a week of minutes, and nearly all are alike.
-func (d *drain) leap(ours int64) {
+// skipHours passes over hours that go exactly as the last one did, up to the day's end. A million calls under minute
+// windows are a week of minutes, and nearly all are alike.
+func (d *drain) skipHours(ours int64) {
 	for i := range d.rolling {
 		if !d.rolling[i].spread { // it has room that every call takes some of
 			d.hour = hour{}
