@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -65,10 +66,8 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	restored, restoredPool := pgtest.NewDatabase(t)
-	for _, then := range []func(context.Context, pg.DB) error{pg.Mark, pg.Declare} {
-		if err := then(t.Context(), restoredPool); err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(pg.Mark(t.Context(), restoredPool), pg.Declare(t.Context(), restoredPool)); err != nil {
+		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
 		env  []string

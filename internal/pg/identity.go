@@ -35,18 +35,25 @@ func Moved(ctx context.Context, db DB, trustFailover bool) (string, error) {
 }
 
 // Mark writes down which database this is, where nothing has run on it before.
-func Mark(ctx context.Context, db DB) error {
-	var marked bool
-	if err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM flow.identity)").Scan(&marked); err != nil {
-		return fmt.Errorf("look which database this is: %w", err)
-	}
-	if marked {
+func Mark(ctx context.Context, pool Beginner) error {
+	return InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		var marked bool
+		// Of processes that start together one writes: a row that came late would vouch for whatever database this is by then.
+		_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('identity', 0))")
+		if err == nil {
+			err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM flow.identity)").Scan(&marked)
+		}
+		if err != nil {
+			return fmt.Errorf("look which database this is: %w", err)
+		}
+		if marked {
+			return nil
+		}
+		if _, err := tx.Exec(ctx, identityNow, nil); err != nil {
+			return fmt.Errorf("write down which database this is: %w", err)
+		}
 		return nil
-	}
-	if _, err := db.Exec(ctx, identityNow, nil); err != nil {
-		return fmt.Errorf("write down which database this is: %w", err)
-	}
-	return nil
+	})
 }
 
 // Confirm has services go on with a database that was restored. What was committed since lostSince may be lost; nil for

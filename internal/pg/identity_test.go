@@ -2,10 +2,12 @@ package pg_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +39,27 @@ func moved(t *testing.T, db pg.DB) string {
 	why, err := pg.Moved(t.Context(), db, false)
 	require.NoError(t, err)
 	return why
+}
+
+// TestMark_Together: of processes that start together on a new database one writes down which it is. A second row would
+// say that somebody has confirmed a restore, and would be written without anybody who looked.
+func TestMark_Together(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	const processes = 8
+	for range 5 {
+		errs := make([]error, processes)
+		var group sync.WaitGroup
+		for i := range processes {
+			group.Go(func() { errs[i] = pg.Mark(t.Context(), pool) })
+		}
+		group.Wait()
+		require.NoError(t, errors.Join(errs...))
+		var rows int
+		require.NoError(t, pool.QueryRow(t.Context(), "WITH gone AS (DELETE FROM flow.identity RETURNING 1) "+
+			"SELECT count(*) FROM gone").Scan(&rows))
+		require.Equal(t, 1, rows)
+	}
 }
 
 // TestMoved: a database is the one on which Flowlane ran last until it comes out of a dump, is copied, or is declared
