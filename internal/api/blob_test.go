@@ -180,9 +180,11 @@ func TestBlob(t *testing.T) {
 	files, _ := b.exportOf(b.orgID(b.Key))
 	assert.Equal(t, strings.Join(want, "\n")+"\n", files["records/"+set+".ndjson"])
 
-	b.sim.AddFault(dialersim.Fault{Operation: "upload", Kind: "status", Status: http.StatusBadRequest, Count: 1})
+	// Of a batch whose records come to the step piece by piece several calls are made.
+	b.sim.AddFault(dialersim.Fault{Operation: "upload", Kind: "status", Status: http.StatusBadRequest, Count: 2020})
 	failed := b.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, b.uploadWide(1)))
 	assert.Equal(t, map[string]int{"failed": 2020}, counted(b.await(failed)))
+	b.sim.ClearFaults()
 	b.restart(true) // it forgets what it has read
 	retry := b.Do(http.MethodPost, "/flows/batches/"+failed+"/retry", nil).Want(http.StatusOK).
 		JSON()["batch_id"].(string)

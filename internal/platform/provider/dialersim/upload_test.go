@@ -250,7 +250,7 @@ func TestUpload_OneAtATime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.sim.SetAccount("1001", dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{
-		"upload": {FixedMS: 300}}})
+		"upload": {FixedMS: 3000}}})
 	first := make(chan error, 1)
 	go func() {
 		r, err := b.try(http.MethodPost, "/lists/demo/upload", rows("a"))
@@ -265,6 +265,7 @@ func TestUpload_OneAtATime(t *testing.T) {
 		r).Fault != "concurrent_modification" {
 		t.Errorf("second import: %s", r.body)
 	}
+	b.sim.SetAccount("1001", dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{"upload": {}}})
 	b.do(200, http.MethodPost, "/lists/other/upload", rows("c"))
 	if err := <-first; err != nil {
 		t.Fatal(err)
