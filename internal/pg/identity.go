@@ -38,8 +38,8 @@ func Moved(ctx context.Context, db DB, trustFailover bool) (string, error) {
 func Mark(ctx context.Context, pool Beginner) error {
 	return InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
 		var marked bool
-		// Of processes that start together one writes: a row that came late would vouch for whatever database this is by
-		// then.
+		// Of processes that start together one writes: a row that came late would vouch for whatever database this is
+		// by then.
 		_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('identity', 0))")
 		if err == nil {
 			err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM flow.identity)").Scan(&marked)
