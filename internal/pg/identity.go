@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // identityNow is what a database is known by.
@@ -35,26 +36,32 @@ func Moved(ctx context.Context, db DB, trustFailover bool) (string, error) {
 }
 
 // Mark writes down which database this is, where nothing has run on it before.
-func Mark(ctx context.Context, pool Beginner) error {
+func Mark(ctx context.Context, pool *pgxpool.Pool) error {
+	if is, err := marked(ctx, pool); err != nil || is {
+		return err
+	}
 	return InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
-		var marked bool
 		// Of processes that start together one writes: a row that came late would vouch for whatever database this is
 		// by then.
-		_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('identity', 0))")
-		if err == nil {
-			err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM flow.identity)").Scan(&marked)
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('identity', 0))"); err != nil {
+			return fmt.Errorf("wait for others that look which database this is: %w", err)
 		}
-		if err != nil {
-			return fmt.Errorf("look which database this is: %w", err)
-		}
-		if marked {
-			return nil
+		if is, err := marked(ctx, tx); err != nil || is {
+			return err
 		}
 		if _, err := tx.Exec(ctx, identityNow, nil); err != nil {
 			return fmt.Errorf("write down which database this is: %w", err)
 		}
 		return nil
 	})
+}
+
+// marked reports whether anybody has written down which database this is.
+func marked(ctx context.Context, db DB) (is bool, err error) {
+	if err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM flow.identity)").Scan(&is); err != nil {
+		return false, fmt.Errorf("look which database this is: %w", err)
+	}
+	return is, nil
 }
 
 // Confirm has services go on with a database that was restored. What was committed since lostSince may be lost; nil for
