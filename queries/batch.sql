@@ -28,13 +28,15 @@ SELECT id, org_id, definition_id, version, coalesce(page_set, id)::uuid AS page_
 -- Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is
 -- paged: then its records have pages already, and its slices come later. A page whose set is the batch itself stands in
 -- its row. Metadata '' is what flow.batch_metadata makes. calls: the records are queued for the first step, as parts or
--- in_queue, and then the slice is one_slice. One without records is over. The queues of a paced batch have nothing to
--- claim before the first tick.
+-- in_queue, and then the slice is one_slice; with a call id, which is zero for none, they are in that call, which this
+-- transaction writes down. One without records is over. The queues of a paced batch have nothing to claim before the
+-- first tick.
 WITH started AS MATERIALIZED (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@metadata::text[]) AS metadata,
         unnest(@page_sets::uuid[]) AS page_set, unnest(@rows::bigint[]) AS rows, unnest(@raw_bytes::int[]) AS raw_bytes,
             unnest(@bodies::bytea[]) AS body,
-        nullif(unnest(@traces::bytea[]), '') AS trace
+        nullif(unnest(@traces::bytea[]), '') AS trace,
+        nullif(unnest(@call_ids::uuid[]), '00000000-0000-0000-0000-000000000000') AS call_id
 ), queue AS MATERIALIZED (
     SELECT unnest(@steps::smallint[]) AS step_no, unnest(@tasks::smallint[]) AS task_no,
         unnest(@domains::text[]) AS domain,
@@ -74,12 +76,14 @@ WITH started AS MATERIALIZED (
 )
 INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high,
     definition_id, version,
-    allowance, lapses_at, part_id)
-SELECT s.id, q.step_no, q.task_no, @org_id, q.domain, q.bucket, q.lane, CASE WHEN @calls::boolean
-    AND q.step_no = 0 THEN 1 ELSE 0 END,
-    CASE WHEN @calls::boolean AND q.step_no = 0 THEN s.rows ELSE 0 END, @high, @definition_id, @version,
+    allowance, lapses_at, part_id, call_id)
+SELECT s.id, q.step_no, q.task_no, @org_id, q.domain, q.bucket, q.lane,
+    CASE WHEN @calls::boolean AND q.step_no = 0 AND s.call_id IS NULL THEN 1 ELSE 0 END,
+    CASE WHEN @calls::boolean AND q.step_no = 0 AND s.call_id IS NULL THEN s.rows ELSE 0 END, @high, @definition_id,
+    @version,
     CASE WHEN @paced::boolean THEN 0 END, CASE WHEN @paced::boolean THEN @now::timestamptz END,
-    CASE WHEN @calls::boolean AND @in_queue::boolean AND q.step_no = 0 THEN nextval('flow.part_id_seq') END
+    CASE WHEN @calls::boolean AND @in_queue::boolean AND q.step_no = 0 THEN nextval('flow.part_id_seq') END,
+    CASE WHEN q.step_no = 0 THEN s.call_id END
 FROM started s CROSS JOIN queue q WHERE s.rows > 0;
 
 -- name: BatchCountRelease :exec

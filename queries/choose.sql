@@ -57,6 +57,14 @@ LEFT JOIN flow.budget_org_lane t ON t.domain = @domain::text AND t.bucket = @buc
 LEFT JOIN flow.domain_lane s ON s.org_id = l.org_id AND s.tenancy_id = @domain::text AND s.lane = l.lane
 ORDER BY l.org_id, l.lane, l.high DESC, l.batch_id;
 
+-- name: BudgetReady :one
+-- Whether anything may be ready in a budget that a pass could choose. What people hold by its lane counts as ready.
+SELECT EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = @domain::text AND q.bucket = @bucket::text AND q.open
+    AND q.listed AND NOT q.paused AND q.ready_parts > 0
+    AND (q.part_id IS NOT NULL AND q.call_id IS NULL
+        OR EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no
+            AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))))::boolean AS ready;
+
 -- name: QueuesDead :one
 -- How many versions of queues Postgres has yet to clear, as its statistics have it.
 SELECT pg_stat_get_dead_tuples('flow.lane_batch'::regclass)::bigint AS dead;

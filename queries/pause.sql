@@ -154,6 +154,11 @@ SELECT q.batch_id, q.step_no, q.task_no FROM flow.lane_batch q
 WHERE q.batch_id = ANY(@batch_ids::uuid[]) AND q.domain = @domain AND q.bucket = @bucket
     AND EXISTS (SELECT FROM flow.pauses_over(q.org_id, q.domain, q.lane));
 
+-- name: LanesPaused :one
+-- Whether active pauses of people cover one of these lanes of organizations in an account.
+SELECT EXISTS (SELECT FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@lanes::text[])::flow.lane AS lane) k
+    WHERE EXISTS (SELECT FROM flow.pauses_over(k.org_id, @domain::text, k.lane)))::boolean AS paused;
+
 -- name: BackoffOpen :exec
 -- Opens the automatic backoff of a budget, or extends the one that is open.
 INSERT INTO flow.pause (id, scope, domain, bucket, cause, reason, created_at, expires_at)

@@ -433,17 +433,18 @@ WITH started AS MATERIALIZED (
     SELECT unnest($9::uuid[]) AS id, unnest($10::text[]) AS metadata,
         unnest($11::uuid[]) AS page_set, unnest($12::bigint[]) AS rows, unnest($13::int[]) AS raw_bytes,
             unnest($14::bytea[]) AS body,
-        nullif(unnest($15::bytea[]), '') AS trace
+        nullif(unnest($15::bytea[]), '') AS trace,
+        nullif(unnest($16::uuid[]), '00000000-0000-0000-0000-000000000000') AS call_id
 ), queue AS MATERIALIZED (
-    SELECT unnest($16::smallint[]) AS step_no, unnest($17::smallint[]) AS task_no,
-        unnest($18::text[]) AS domain,
-        unnest($19::text[]) AS bucket, unnest($20::text[])::flow.lane AS lane
+    SELECT unnest($17::smallint[]) AS step_no, unnest($18::smallint[]) AS task_no,
+        unnest($19::text[]) AS domain,
+        unnest($20::text[]) AS bucket, unnest($21::text[])::flow.lane AS lane
 ), batch AS (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count,
         page_set, lane,
         scheduled_at, created_by, created_at, event_depth, root_id, trace, page_bytes, page)
-    SELECT s.id, $1, $4, $5, $21, $22, nullif(s.metadata, ''), s.rows,
-        nullif(s.page_set, s.id), $23, $24, $25, $7, $26, $27,
+    SELECT s.id, $1, $4, $5, $22, $23, nullif(s.metadata, ''), s.rows,
+        nullif(s.page_set, s.id), $24, $25, $26, $7, $27, $28,
             s.trace, CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
         CASE WHEN s.page_set = s.id THEN s.body END
     FROM started s
@@ -451,21 +452,21 @@ WITH started AS MATERIALIZED (
     INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority,
         pacing, pace_next_at,
         record_count, staged, queued, one_slice)
-    SELECT s.id, $1, $28, CASE WHEN s.rows = 0 THEN 'completed'
+    SELECT s.id, $1, $29, CASE WHEN s.rows = 0 THEN 'completed'
         ELSE 'queued' END::flow.batch_status,
         CASE WHEN s.rows = 0 THEN $7::timestamptz END, CASE WHEN s.rows = 0 THEN $7::timestamptz END, $7,
-            $29, $30, $31,
-        s.rows, CASE WHEN $32::boolean THEN s.rows ELSE 0 END, CASE WHEN $32::boolean THEN 0 ELSE s.rows END,
+            $30, $31, $32,
+        s.rows, CASE WHEN $33::boolean THEN s.rows ELSE 0 END, CASE WHEN $33::boolean THEN 0 ELSE s.rows END,
         $2::boolean AND $8::boolean AND s.rows > 0
     FROM started s
 ), page AS (
     INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body
         FROM started s
-    WHERE NOT $33::boolean AND s.page_set <> s.id
+    WHERE NOT $34::boolean AND s.page_set <> s.id
 ), slice AS (
     INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
-    SELECT s.id, 0, 0, s.rows, $34, s.rows * $35::int, s.rows FROM started s
-    WHERE NOT $33::boolean AND NOT ($2::boolean AND $8::boolean)
+    SELECT s.id, 0, 0, s.rows, $35, s.rows * $36::int, s.rows FROM started s
+    WHERE NOT $34::boolean AND NOT ($2::boolean AND $8::boolean)
 ), part AS (
     INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
     SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE $2::boolean
@@ -473,12 +474,14 @@ WITH started AS MATERIALIZED (
 )
 INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high,
     definition_id, version,
-    allowance, lapses_at, part_id)
-SELECT s.id, q.step_no, q.task_no, $1, q.domain, q.bucket, q.lane, CASE WHEN $2::boolean
-    AND q.step_no = 0 THEN 1 ELSE 0 END,
-    CASE WHEN $2::boolean AND q.step_no = 0 THEN s.rows ELSE 0 END, $3, $4, $5,
+    allowance, lapses_at, part_id, call_id)
+SELECT s.id, q.step_no, q.task_no, $1, q.domain, q.bucket, q.lane,
+    CASE WHEN $2::boolean AND q.step_no = 0 AND s.call_id IS NULL THEN 1 ELSE 0 END,
+    CASE WHEN $2::boolean AND q.step_no = 0 AND s.call_id IS NULL THEN s.rows ELSE 0 END, $3, $4,
+    $5,
     CASE WHEN $6::boolean THEN 0 END, CASE WHEN $6::boolean THEN $7::timestamptz END,
-    CASE WHEN $2::boolean AND $8::boolean AND q.step_no = 0 THEN nextval('flow.part_id_seq') END
+    CASE WHEN $2::boolean AND $8::boolean AND q.step_no = 0 THEN nextval('flow.part_id_seq') END,
+    CASE WHEN q.step_no = 0 THEN s.call_id END
 FROM started s CROSS JOIN queue q WHERE s.rows > 0
 `
 
@@ -498,6 +501,7 @@ type BatchesStartParams struct {
 	RawBytes      []int32
 	Bodies        [][]byte
 	Traces        [][]byte
+	CallIds       []uuid.UUID
 	Steps         []int16
 	Tasks         []int16
 	Domains       []string
@@ -523,8 +527,9 @@ type BatchesStartParams struct {
 // Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is
 // paged: then its records have pages already, and its slices come later. A page whose set is the batch itself stands in
 // its row. Metadata ” is what flow.batch_metadata makes. calls: the records are queued for the first step, as parts or
-// in_queue, and then the slice is one_slice. One without records is over. The queues of a paced batch have nothing to
-// claim before the first tick.
+// in_queue, and then the slice is one_slice; with a call id, which is zero for none, they are in that call, which this
+// transaction writes down. One without records is over. The queues of a paced batch have nothing to claim before the
+// first tick.
 func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartParams) error {
 	_, err := db.Exec(ctx, batchesStart,
 		arg.OrgID,
@@ -542,6 +547,7 @@ func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartPar
 		arg.RawBytes,
 		arg.Bodies,
 		arg.Traces,
+		arg.CallIds,
 		arg.Steps,
 		arg.Tasks,
 		arg.Domains,

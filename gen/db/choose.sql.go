@@ -12,6 +12,27 @@ import (
 	"github.com/google/uuid"
 )
 
+const budgetReady = `-- name: BudgetReady :one
+SELECT EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = $1::text AND q.bucket = $2::text AND q.open
+    AND q.listed AND NOT q.paused AND q.ready_parts > 0
+    AND (q.part_id IS NOT NULL AND q.call_id IS NULL
+        OR EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no
+            AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))))::boolean AS ready
+`
+
+type BudgetReadyParams struct {
+	Domain string
+	Bucket string
+}
+
+// Whether anything may be ready in a budget that a pass could choose. What people hold by its lane counts as ready.
+func (q *Queries) BudgetReady(ctx context.Context, db DBTX, arg BudgetReadyParams) (bool, error) {
+	row := db.QueryRow(ctx, budgetReady, arg.Domain, arg.Bucket)
+	var ready bool
+	err := row.Scan(&ready)
+	return ready, err
+}
+
 const callsTogether = `-- name: CallsTogether :one
 SELECT count(*) FROM flow.call WHERE domain = $1 AND bucket = ANY($2::text[])
     AND (state = 'intent' OR $3::boolean AND state IN ('intent', 'unknown', 'awaiting'))

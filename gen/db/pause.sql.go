@@ -52,6 +52,25 @@ func (q *Queries) BackoffsExpire(ctx context.Context, db DBTX, domain string) er
 	return err
 }
 
+const lanesPaused = `-- name: LanesPaused :one
+SELECT EXISTS (SELECT FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::text[])::flow.lane AS lane) k
+    WHERE EXISTS (SELECT FROM flow.pauses_over(k.org_id, $3::text, k.lane)))::boolean AS paused
+`
+
+type LanesPausedParams struct {
+	OrgIds []uuid.UUID
+	Lanes  []string
+	Domain string
+}
+
+// Whether active pauses of people cover one of these lanes of organizations in an account.
+func (q *Queries) LanesPaused(ctx context.Context, db DBTX, arg LanesPausedParams) (bool, error) {
+	row := db.QueryRow(ctx, lanesPaused, arg.OrgIds, arg.Lanes, arg.Domain)
+	var paused bool
+	err := row.Scan(&paused)
+	return paused, err
+}
+
 const pauseBudgets = `-- name: PauseBudgets :many
 SELECT DISTINCT q.domain, q.bucket FROM flow.batch_count b
 CROSS JOIN LATERAL (SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id, l.listed FROM flow.lane_batch l WHERE l.batch_id = b.batch_id OFFSET 0) q

@@ -29,7 +29,7 @@ const (
 	groupBytes = 32 << 10
 	// groupsAtOnce is how many such transactions run at once, another one beside one that takes longer than
 	// groupSlow.
-	groupsAtOnce = 4
+	groupsAtOnce = 2
 	groupSlow    = 100 * time.Millisecond
 	// groupTimeout bounds one.
 	groupTimeout = 10 * time.Second
@@ -114,7 +114,7 @@ func (t *startGrouper) serve(all []*groupedStart) {
 		for i, p := range parties {
 			alike[i] = &p.Alike
 		}
-		err = t.h.runs.StartAlike(ctx, tx, now, alike...)
+		err = t.h.runs.StartAndClaim(ctx, tx, now, alike...)
 		committing = err == nil
 		return err
 	})

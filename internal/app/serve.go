@@ -135,6 +135,7 @@ func (a *App) startWork(ctx context.Context) error {
 	if err := a.runner.Start(ctx); err != nil {
 		return fmt.Errorf("start the workers: %w", err)
 	}
+	a.Dispatcher.Open()
 	go a.watch.Run(a.stopping, a.Dispatcher.ClockStepped, func(ctx context.Context) error {
 		return a.Scheduler.ClockStepped(ctx, dispatch.DueReconcile, dispatch.DueCounters, retention.DeletionKind)
 	}, a.planUpkeep)

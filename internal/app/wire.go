@@ -86,6 +86,7 @@ func (a *App) wire(ctx context.Context) error {
 		Due: a.Scheduler, Clock: a.watch, Random: mathrand.Float64, Losses: &a.losses, Memory: a.Memory,
 		Tracer: a.tracer(),
 	}, a.cfg.Dispatch)
+	a.Runs.ClaimBy(a.Dispatcher)
 	a.registerKinds()
 	if err := a.makeRunner(ctx); err != nil {
 		return err

@@ -57,16 +57,7 @@ func (c *claim) run(ctx context.Context, calls []*outboundCall) (err error) {
 	if err := c.lock(ctx, calls); err != nil {
 		return err
 	}
-	if err := c.repeat(calls); err != nil {
-		return err
-	}
-	if calls, err = c.free(ctx, calls); err != nil || len(calls) == 0 {
-		return err
-	}
-	if calls, err = c.spread(ctx, calls); err != nil || len(calls) == 0 {
-		return err
-	}
-	if calls, err = c.afford(ctx, calls); err != nil || len(calls) == 0 {
+	if calls, err = c.admit(ctx, calls); err != nil || len(calls) == 0 {
 		return err
 	}
 	if calls[0].serviceCall {
@@ -85,6 +76,20 @@ func (c *claim) run(ctx context.Context, calls []*outboundCall) (err error) {
 	return c.take(ctx, calls)
 }
 
+// admit drops calls that must not go now, under the budget's lock.
+func (c *claim) admit(ctx context.Context, calls []*outboundCall) (_ []*outboundCall, err error) {
+	if err := c.repeat(calls); err != nil {
+		return nil, err
+	}
+	if calls, err = c.free(ctx, calls); err != nil || len(calls) == 0 {
+		return nil, err
+	}
+	if calls, err = c.spread(ctx, calls); err != nil || len(calls) == 0 {
+		return nil, err
+	}
+	return c.afford(ctx, calls)
+}
+
 // lock locks the budget and reads what claims of these calls depend on.
 func (c *claim) lock(ctx context.Context, calls []*outboundCall) error {
 	in := db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket, Also: []string{}}
@@ -96,21 +101,26 @@ func (c *claim) lock(ctx context.Context, calls []*outboundCall) error {
 			in.OrgIds, in.Lanes = append(in.OrgIds, p.orgID), append(in.Lanes, string(p.lane))
 		}
 	}
-	err := pg.QueryBatch(ctx, c.tx, func(tx pg.DB) (err error) {
-		c.budget, c.others, c.now, err = c.d.lockBudget(ctx, tx, c.key, in.Also...)
-		return err
-	}, func(tx pg.DB) (err error) {
-		if c.lanes, err = c.d.q.BudgetLanes(ctx, tx, in); err != nil {
-			return fmt.Errorf("read the lanes of %s: %w", c.key, err)
-		}
-		return nil
-	})
+	err := pg.QueryBatch(ctx, c.tx, c.locks(ctx, &in)...)
 	if err != nil {
-		return err
+		return err //nolint:wrapcheck // says everything
 	}
 	c.maxInFlight = int(c.budget.MaxInFlight)
 	c.meter, err = c.d.meter(ctx, c.tx, &c.budget, c.others...)
 	return err
+}
+
+// locks are the questions that lock the budget and read the lanes.
+func (c *claim) locks(ctx context.Context, in *db.BudgetLanesParams) []pg.Query {
+	return []pg.Query{func(tx pg.DB) (err error) {
+		c.budget, c.others, c.now, err = c.d.lockBudget(ctx, tx, c.key, in.Also...)
+		return err
+	}, func(tx pg.DB) (err error) {
+		if c.lanes, err = c.d.q.BudgetLanes(ctx, tx, *in); err != nil {
+			return fmt.Errorf("read the lanes of %s: %w", c.key, err)
+		}
+		return nil
+	}}
 }
 
 // makeBudgets makes sure that the budgets are there that calls of an action spend: the catalog may name more than it
@@ -339,6 +349,9 @@ func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.BatchLo
 	}
 	if len(c.calls) > 0 {
 		if err := c.writeDown(ctx, pipeline, c.calls); err != nil {
+			return nil, err
+		}
+		if err := c.count(ctx, pipeline, c.calls); err != nil {
 			return nil, err
 		}
 		if err := c.charge(ctx, pipeline, c.calls); err != nil {

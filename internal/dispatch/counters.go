@@ -377,6 +377,13 @@ func (t *throttle) due(domain string, every time.Duration, now time.Time) bool {
 	return true
 }
 
+// within reports whether due came true of a name less than a time ago.
+func (t *throttle) within(name string, d time.Duration, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return now.Sub(t.last[name]) < d
+}
+
 // Counters is the handler of due rows of kind DueCounters. It comes back while calls go out, and while a window is open
 // in which we spent. Until a reading can hold all of our calls, the account's use is put too high rather than too low.
 // Before all it has budgets follow a time zone that the account told later.

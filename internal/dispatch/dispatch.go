@@ -118,7 +118,9 @@ type Dispatcher struct {
 	// answered are the calls that wait for their settlement with those of other budgets.
 	answered *pg.Groups[*answered]
 	deferred deferredQueues
-	scans    queueScans
+	// unclaimed are budgets for which a start has failed that claimed calls: for a while others leave them to passes.
+	unclaimed throttle
+	scans     queueScans
 	// away: the database is known to be away, which is logged once, whoever finds it.
 	away atomic.Bool
 }

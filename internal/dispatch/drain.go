@@ -17,9 +17,19 @@ const (
 	firstPause, lastPause = 50 * time.Millisecond, 2 * time.Second
 )
 
+// Open lets starts claim calls, until Drain.
+func (d *Dispatcher) Open() {
+	d.flights.mu.Lock()
+	defer d.flights.mu.Unlock()
+	d.flights.claiming = true
+}
+
 // Drain waits until every call of this process is settled. When ctx ends it cuts those that are under way, which
 // reconciliation finds out about; it must come after the last pass.
 func (d *Dispatcher) Drain(ctx context.Context) {
+	d.flights.mu.Lock()
+	d.flights.claiming = false
+	d.flights.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

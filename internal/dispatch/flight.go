@@ -60,9 +60,10 @@ type flight struct {
 	// answered wait for their settlement.
 	answered []finished
 	working  bool
-	// passes are those that work on the budget in this process; settled counts settlements.
-	passes  int
-	settled int
+	// passes are those that work on the budget in this process, starts the transactions that may claim calls of batches
+	// that they start; settled counts settlements.
+	passes, starts int
+	settled        int
 	// waits: a pass has left work for which a settlement may make room. wanted: one waits for that.
 	waits, wanted bool
 	// changed tells the pass of answers and settlements, more that another answer came.
@@ -73,21 +74,29 @@ type flight struct {
 type flights struct {
 	mu sync.Mutex
 	of map[budgetKey]*flight
-	// sending counts calls that are not settled.
+	// sending counts calls that are not settled, and starts that may claim some.
 	sending sync.WaitGroup
+	// claiming: starts may claim calls.
+	claiming bool
+}
+
+// get returns the flight of a budget, whose mu the caller has.
+func (f *flights) get(d *Dispatcher, k budgetKey) *flight {
+	out := f.of[k]
+	if out == nil {
+		out = &flight{d: d, key: k, lanes: map[quota.LaneKey]int{}, orgs: map[uuid.UUID]int{},
+			open:    map[uuid.UUID]struct{}{},
+			changed: make(chan struct{}, 1), more: make(chan struct{}, 1)}
+		f.of[k] = out
+	}
+	return out
 }
 
 // join returns the flight of a budget for a pass, which must leave it.
 func (d *Dispatcher) join(k budgetKey) *flight {
 	d.flights.mu.Lock()
 	defer d.flights.mu.Unlock()
-	f := d.flights.of[k]
-	if f == nil {
-		f = &flight{d: d, key: k, lanes: map[quota.LaneKey]int{}, orgs: map[uuid.UUID]int{},
-			open:    map[uuid.UUID]struct{}{},
-			changed: make(chan struct{}, 1), more: make(chan struct{}, 1)}
-		d.flights.of[k] = f
-	}
+	f := d.flights.get(d, k)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.passes++
@@ -129,7 +138,7 @@ func (d *Dispatcher) drop(f *flight) {
 	defer d.flights.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.open) == 0 && f.passes == 0 && f.rendered == nil && d.flights.of[f.key] == f {
+	if len(f.open) == 0 && f.passes+f.starts == 0 && f.rendered == nil && d.flights.of[f.key] == f {
 		delete(d.flights.of, f.key)
 	}
 }
@@ -240,17 +249,50 @@ func (f *flight) settlements() int {
 	return f.settled
 }
 
-// start sends claimed calls, and marks batches as running that are not over soon.
-func (f *flight) start(got *reserved) {
-	calls := f.leaveUnsent(got.calls)
+// place counts calls as under way before their claim is committed, under the budget's lock: whoever has that next sees
+// them. start sends them, or giveBack takes them back.
+func (f *flight) place(calls []*outboundCall) {
+	if f == nil {
+		return
+	}
+	f.d.flights.sending.Add(len(calls))
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, call := range calls {
 		f.lanes[call.laneKey()]++
 		f.orgs[call.orgID]++
 		f.open[call.id] = struct{}{}
 	}
+}
+
+// giveBack takes back the places of calls that are not sent.
+func (f *flight) giveBack(calls []*outboundCall) {
+	if f == nil || len(calls) == 0 {
+		return
+	}
+	f.mu.Lock()
+	for _, call := range calls {
+		f.answeredLocked(call)
+		delete(f.open, call.id)
+	}
 	f.mu.Unlock()
-	f.d.flights.sending.Add(len(calls))
+	f.d.flights.sending.Add(-len(calls))
+}
+
+// answeredLocked takes a call off those that are not answered; the caller has mu.
+func (f *flight) answeredLocked(call *outboundCall) {
+	f.lanes[call.laneKey()]--
+	if f.orgs[call.orgID]--; f.orgs[call.orgID] == 0 {
+		delete(f.orgs, call.orgID)
+	}
+}
+
+// start sends claimed calls, and marks batches as running that are not over soon.
+func (f *flight) start(got *reserved) {
+	calls := f.leaveUnsent(got.calls)
+	if len(calls) < len(got.calls) {
+		f.giveBack(slices.DeleteFunc(slices.Clone(got.calls), func(p *outboundCall) bool { return p.lost == nil }))
+	}
 	for _, call := range calls {
 		go f.send(call)
 	}
@@ -287,11 +329,7 @@ func (f *flight) mark(got *reserved) {
 func (f *flight) send(call *outboundCall) {
 	answer := f.roundTrip(call)
 	f.mu.Lock()
-	lane := call.laneKey()
-	f.lanes[lane]--
-	if f.orgs[call.orgID]--; f.orgs[call.orgID] == 0 {
-		delete(f.orgs, call.orgID)
-	}
+	f.answeredLocked(call)
 	f.answered = append(f.answered, finished{call, answer})
 	begin := !f.working
 	f.working = true

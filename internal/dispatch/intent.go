@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/quota"
 )
 
-// writeDown inserts the intents of calls, and counts them.
+// writeDown inserts the intents of calls.
 func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCall) error {
 	in := db.CallInsertParams{Domain: c.key.domain, Bucket: c.key.bucket, Owner: c.d.opts.Owner,
 		CountsIn: quota.CountsOf(c.spans).Encode()}
@@ -54,7 +55,7 @@ func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCa
 	if err := c.d.q.CallInsert(ctx, conn, in); err != nil {
 		return fmt.Errorf("write down calls: %w", err)
 	}
-	return c.count(ctx, conn, calls)
+	return nil
 }
 
 // onlyBatch is the batch of the records of a call that one part has; zero for several parts, or none.
@@ -102,7 +103,16 @@ func (c *claim) charge(ctx context.Context, conn db.DBTX, calls []*outboundCall)
 // budget's lock, so that claims of one budget never wait for each other's counters, and before the batches' locks, like
 // all of it. A call that carries records of several definitions counts for the first, its records for each its own.
 func (c *claim) count(ctx context.Context, conn db.DBTX, calls []*outboundCall) error {
-	in := db.UsageCountParams{Day: pgtype.Date{Time: c.now.UTC(), Valid: true}}
+	var in db.UsageCountParams
+	if err := c.usage(ctx, &in, calls); err != nil {
+		return err
+	}
+	return fault.Wrap(c.d.q.UsageCount(ctx, conn, in), "count calls")
+}
+
+// usage adds calls to what is to be counted.
+func (c *claim) usage(ctx context.Context, in *db.UsageCountParams, calls []*outboundCall) error {
+	in.Day = pgtype.Date{Time: c.now.UTC(), Valid: true}
 	for _, p := range calls {
 		var definitions []uuid.UUID
 		records := map[uuid.UUID]int64{}
@@ -111,9 +121,12 @@ func (c *claim) count(ctx context.Context, conn db.DBTX, calls []*outboundCall) 
 			if piece.NoCall {
 				continue
 			}
-			b, err := c.d.Runs.Batch(ctx, c.tx, piece.Part.BatchID)
-			if err != nil {
-				return err
+			b := p.r.batch // mostly
+			if b.ID != piece.Part.BatchID {
+				var err error
+				if b, err = c.d.Runs.Batch(ctx, c.tx, piece.Part.BatchID); err != nil {
+					return err
+				}
 			}
 			if _, known := records[b.Plan.DefinitionID]; !known {
 				definitions = append(definitions, b.Plan.DefinitionID)
@@ -129,9 +142,6 @@ func (c *claim) count(ctx context.Context, conn db.DBTX, calls []*outboundCall) 
 				append(in.ActionIds, p.r.task.Action.ID)
 			in.Calls, in.Records = append(in.Calls, int64(max(1-i, 0))), append(in.Records, records[definition])
 		}
-	}
-	if err := c.d.q.UsageCount(ctx, conn, in); err != nil {
-		return fmt.Errorf("count calls: %w", err)
 	}
 	return nil
 }

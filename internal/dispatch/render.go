@@ -71,22 +71,10 @@ func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (r *renderer, 
 	if err != nil {
 		return nil, err
 	}
-	step := &b.Plan.Steps[row.StepNo]
-	task := &step.Tasks[row.TaskNo]
-	if task.Gone != "" {
-		if d.logged.due(b.ID.String(), time.Hour, time.Now()) {
-			d.opts.Log.Error("records wait for an action that is gone", "batch", b.ID, "step", step.ID, "task", task.ID,
-				"reason", task.Gone)
-		}
-		return nil, errGone
+	if r, err = d.rendererOf(b, row); err != nil {
+		return nil, err
 	}
-	svc := task.Action.Service()
-	if svc == nil {
-		return nil, fmt.Errorf("the catalog has no service %s any more", task.Action.ServiceID)
-	}
-	r = &renderer{d: d, batch: b, step: step, task: task, rules: rulesOf(task), svc: svc, used: run.ResultsUsed(task),
-		lastLoss: d.Losses.Last()}
-	r.lost, r.anew = b.Lost(r.lastLoss)
+	task := r.task
 	if !task.CredentialID.Valid {
 		return r, nil
 	}
@@ -100,6 +88,27 @@ func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (r *renderer, 
 	case r.cred.Status != "active":
 		r.credErr = r.failure(codeCredential, "The credential is "+r.cred.Status)
 	}
+	return r, nil
+}
+
+// rendererOf is renderer for a batch, without the credential.
+func (d *Dispatcher) rendererOf(b *run.Batch, row *queueRow) (*renderer, error) {
+	step := &b.Plan.Steps[row.StepNo]
+	task := &step.Tasks[row.TaskNo]
+	if task.Gone != "" {
+		if d.logged.due(b.ID.String(), time.Hour, time.Now()) {
+			d.opts.Log.Error("records wait for an action that is gone", "batch", b.ID, "step", step.ID, "task", task.ID,
+				"reason", task.Gone)
+		}
+		return nil, errGone
+	}
+	svc := task.Action.Service()
+	if svc == nil {
+		return nil, fmt.Errorf("the catalog has no service %s any more", task.Action.ServiceID)
+	}
+	r := &renderer{d: d, batch: b, step: step, task: task, rules: rulesOf(task), svc: svc, used: run.ResultsUsed(task),
+		lastLoss: d.Losses.Last()}
+	r.lost, r.anew = b.Lost(r.lastLoss)
 	return r, nil
 }
 

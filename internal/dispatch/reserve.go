@@ -54,10 +54,16 @@ func (d *Dispatcher) reserve(ctx context.Context, k budgetKey, calls []*outbound
 		return reserved{}, err
 	}
 	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
+	placed := false
 	err = d.aligned(ctx, k, func() error {
 		return pg.InTxGenericPlan(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
 			c = claim{d: d, tx: tx, key: k, flight: f, fresh: fresh}
-			return c.run(ctx, calls)
+			if err := c.run(ctx, calls); err != nil {
+				return err
+			}
+			f.place(c.calls)
+			placed = true
+			return nil
 		})
 	})
 	if err != nil && pg.CommitUnknown(err) && len(c.calls) > 0 {
@@ -65,6 +71,9 @@ func (d *Dispatcher) reserve(ctx context.Context, k budgetKey, calls []*outbound
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBackFor)
 		err = d.readBack(ctx, k, c.calls[0].id, err)
 		cancel()
+	}
+	if err != nil && placed {
+		f.giveBack(c.calls)
 	}
 	if errors.Is(err, errBarred) {
 		return reserved{blocked: c.blocked}, nil
@@ -75,7 +84,13 @@ func (d *Dispatcher) reserve(ctx context.Context, k budgetKey, calls []*outbound
 	if err != nil {
 		return reserved{}, err
 	}
-	for _, p := range c.calls {
+	d.claimed(ctx, k, c.calls, started)
+	return c.reserved, nil
+}
+
+// claimed has calls that were claimed since started go out in their time.
+func (d *Dispatcher) claimed(ctx context.Context, k budgetKey, calls []*outboundCall, started time.Time) {
+	for _, p := range calls {
 		p.sendWithin(started)
 		if !p.serviceCall {
 			p.request.FreshUntil = started.Add(freshFor)
@@ -84,8 +99,7 @@ func (d *Dispatcher) reserve(ctx context.Context, k budgetKey, calls []*outbound
 		}
 		p.late = !time.Now().Before(p.request.SendBefore)
 	}
-	d.traceStage(ctx, "claim", c.calls, started, nil)
-	return c.reserved, nil
+	d.traceStage(ctx, "claim", calls, started, nil)
 }
 
 // sendWithin bounds the round trip by what the call may take.

@@ -147,6 +147,9 @@ func (c *claim) takeServiceCall(ctx context.Context, calls []*outboundCall) erro
 	if err := c.writeDown(ctx, c.tx, calls); err != nil {
 		return err
 	}
+	if err := c.count(ctx, c.tx, calls); err != nil {
+		return err
+	}
 	c.calls = calls
 	if err := c.debit(ctx); err != nil {
 		return err

@@ -154,6 +154,8 @@ func setupPool(t *testing.T, pool *pgxpool.Pool, opts dispatch.Options, change f
 	if err := runner.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
+	b.runs.ClaimBy(b.disp)
+	b.disp.Open()
 	var watching sync.WaitGroup
 	watch, stopWatching := context.WithCancel(ctx)
 	watching.Go(func() {

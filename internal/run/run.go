@@ -77,6 +77,7 @@ type Service struct {
 	batches  batchCache
 	limits   Limits
 	onChange func(batchIDs []uuid.UUID)
+	claimer  Claimer
 	losses   *pg.Losses
 	pages    recordset.Pages
 }

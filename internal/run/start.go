@@ -79,6 +79,8 @@ type StartedBatch struct {
 	// Pacing releases it from FirstTick on; nil where nothing does.
 	Pacing    *pacing.Policy
 	FirstTick time.Time
+	// batch is what is known of it; nil where that is too much to be kept.
+	batch *Batch
 }
 
 // TaskRoute is the queue of one task that makes calls.
@@ -128,6 +130,7 @@ func (s *Service) cache(ctx context.Context, p *preparedStart, in *StartInput, o
 	if page != nil && page.Size() <= remembered {
 		b.page = page
 	}
+	out.batch = b
 	pg.AfterCommit(ctx, func() { s.batches.put(b) })
 	return nil
 }

@@ -69,35 +69,29 @@ func (s *Service) now(ctx context.Context, conn db.DBTX, known time.Time) (time.
 // group whose records fit one page each, and all goes out together. The faults by which a group is refused are those of
 // Start but for its record set's; an error ends the transaction.
 func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, groups ...*Alike) error {
-	later, wakes := pg.NewPipeline(tx), wakeUps{}
+	return s.startAlike(ctx, tx, now, nil, groups)
+}
+
+// startAlike is StartAlike, where claimer claims what it can of the calls; nil for nothing.
+func (s *Service) startAlike(ctx context.Context, tx pgx.Tx, now time.Time, claimer Claimer, groups []*Alike) error {
+	start := &StartClaim{later: pg.NewPipeline(tx), wakes: wakeUps{}, calls: map[uuid.UUID]uuid.UUID{}}
+	now, prepared, err := s.prepareAlike(ctx, tx, now, groups)
+	if err != nil {
+		return err
+	}
+	for _, g := range prepared {
+		start.add(g)
+	}
+	if claimer != nil && len(start.Batches) > 0 {
+		if err := claimer.ClaimStarted(ctx, tx, start); err != nil {
+			return err //nolint:wrapcheck // says everything
+		}
+	}
 	var ids []string
 	var actors []*account.Actor
 	var over []uuid.UUID
-	now, err := s.now(ctx, tx, now)
-	if err != nil {
-		return err
-	}
-	wanted := map[uuid.UUID]int64{}
-	for _, g := range groups {
-		wanted[g.In.OrgID] += int64(len(g.Each))
-	}
-	places, err := s.lockOpenBatches(ctx, tx, wanted)
-	if err != nil {
-		return err
-	}
-	for _, g := range groups {
-		p, err := s.prepare(ctx, tx, g.In.OrgID, g.In.DefinitionID, g.In.Version, g.In.Lane)
-		if err != nil {
-			var refusal *fault.Error
-			if g.Refused = err; !errors.As(err, &refusal) {
-				return err
-			}
-			continue
-		}
-		if g.Refused = places.use(g.In.OrgID, len(g.Each)); g.Refused != nil {
-			continue
-		}
-		if err := s.addAlike(ctx, tx, later, wakes, p, g, now); err != nil {
+	for _, g := range prepared {
+		if err := s.writeAlike(ctx, start, g); err != nil {
 			return err
 		}
 		for i, out := range g.Out {
@@ -107,25 +101,69 @@ func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, grou
 			}
 		}
 	}
-	if err := account.AuditAll(ctx, later, auditType, ids, actors...); err != nil {
+	if err := account.AuditAll(ctx, start.later, auditType, ids, actors...); err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
 	if len(over) > 0 {
-		if err := later.Send(ctx, tx); err != nil {
+		if err := start.later.Send(ctx, tx); err != nil {
 			return fmt.Errorf("insert batches: %w", err)
 		}
 		rows, err := event.BatchesEnded(ctx, tx, nil, over)
 		if err != nil {
 			return err
 		}
-		wakes.listeners(rows, now)
+		start.wakes.listeners(rows, now)
 	}
-	return fault.Wrap(s.send(ctx, tx, later, wakes, now), "insert batches")
+	return fault.Wrap(s.send(ctx, tx, start.later, start.wakes, now, start.asks...), "insert batches")
 }
 
-// addAlike leaves a group with later, and has what has work woken.
-func (s *Service) addAlike(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, wakes wakeUps, l *preparedStart,
-	g *Alike, now time.Time) error {
+// preparedAlike is a group whose batches can be written.
+type preparedAlike struct {
+	*Alike
+	*preparedStart
+
+	rows db.BatchesStartParams
+}
+
+// prepareAlike prepares the groups that are not refused, and finds out the time.
+func (s *Service) prepareAlike(ctx context.Context, tx pgx.Tx, now time.Time,
+	groups []*Alike) (_ time.Time, out []*preparedAlike, err error) {
+	now, err = s.now(ctx, tx, now)
+	if err != nil {
+		return now, nil, err
+	}
+	wanted := map[uuid.UUID]int64{}
+	for _, g := range groups {
+		wanted[g.In.OrgID] += int64(len(g.Each))
+	}
+	places, err := s.lockOpenBatches(ctx, tx, wanted)
+	if err != nil {
+		return now, nil, err
+	}
+	for _, g := range groups {
+		p, err := s.prepare(ctx, tx, g.In.OrgID, g.In.DefinitionID, g.In.Version, g.In.Lane)
+		if err != nil {
+			var refusal *fault.Error
+			if g.Refused = err; !errors.As(err, &refusal) {
+				return now, nil, err
+			}
+			continue
+		}
+		if g.Refused = places.use(g.In.OrgID, len(g.Each)); g.Refused != nil {
+			continue
+		}
+		ready, err := s.rowsOf(ctx, tx, p, g, now)
+		if err != nil {
+			return now, nil, err
+		}
+		out = append(out, ready)
+	}
+	return now, out, nil
+}
+
+// rowsOf finds what is to be written of a group, and stores records that have no sheet.
+func (s *Service) rowsOf(ctx context.Context, tx pgx.Tx, l *preparedStart, g *Alike,
+	now time.Time) (*preparedAlike, error) {
 	in, first := &g.In, &l.plan.Steps[0]
 	p := db.BatchesStartParams{OrgID: in.OrgID, DefinitionID: in.DefinitionID, Version: in.Version,
 		TriggerType:   in.TriggerType,
@@ -151,27 +189,37 @@ func (s *Service) addAlike(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, w
 	for i := range g.Each {
 		started, err := s.addOne(ctx, tx, l, in, &p, &g.Each[i])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if g.Out = append(g.Out, started); started.RecordCount > 0 {
-			l.wake(wakes, started, p.State, now)
-		}
+		g.Out = append(g.Out, started)
 	}
 	p.Calls = p.State == batch.SliceCalling && !p.Paged
 	p.InQueue = p.CallTasks == 1 && !stepWaits(first)
-	if err := s.q.BatchesStart(ctx, later, p); err != nil {
+	return &preparedAlike{g, l, p}, nil
+}
+
+// writeAlike leaves a group with the start's last statements, and has what has work woken.
+func (s *Service) writeAlike(ctx context.Context, start *StartClaim, g *preparedAlike) error {
+	p, later := &g.rows, start.later
+	for _, out := range g.Out {
+		call := start.calls[out.BatchID]
+		if p.CallIds = append(p.CallIds, call); call == uuid.Nil && out.RecordCount > 0 {
+			g.wake(start.wakes, out, p.State, p.Now)
+		}
+	}
+	if err := s.q.BatchesStart(ctx, later, *p); err != nil {
 		return fmt.Errorf("insert batches: %w", err)
 	}
 	if p.Paged {
-		if err := s.addSlices(ctx, later, &p); err != nil {
+		if err := s.addSlices(ctx, later, p); err != nil {
 			return err
 		}
 	}
-	if l.vars == nil {
+	if g.vars == nil {
 		return nil
 	}
 	for _, id := range p.Ids {
-		if err := s.q.BatchVarsAdd(ctx, later, db.BatchVarsAddParams{BatchID: id, Vars: string(l.vars)}); err != nil {
+		if err := s.q.BatchVarsAdd(ctx, later, db.BatchVarsAddParams{BatchID: id, Vars: string(g.vars)}); err != nil {
 			return fmt.Errorf("insert the variables of a batch: %w", err)
 		}
 	}

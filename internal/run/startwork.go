@@ -249,7 +249,11 @@ func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedS
 			OrgID: h.OrgID, DefinitionID: wanted.definition, Version: p.version, Lane: wanted.laneOf(),
 			TriggerType:   TriggerFlow,
 			TriggerSource: &job, CreatedBy: h.CreatedBy, Chain: h.chain().Next()}}
-	if err := c.s.addAlike(ctx, c.tx, later, c.wakes, p, &g, c.Now); err != nil {
+	ready, err := c.s.rowsOf(ctx, c.tx, p, &g, c.Now)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	if err := c.s.writeAlike(ctx, &StartClaim{later: later, wakes: c.wakes}, ready); err != nil {
 		return uuid.Nil, err
 	}
 	return g.Out[0].BatchID, account.Audit(ctx, later, auditType, g.Out[0].BatchID.String())

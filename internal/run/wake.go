@@ -20,10 +20,10 @@ type wakeUps map[dueKey]time.Time
 
 func (w wakeUps) add(kind, key string, at time.Time) { keepEarliest(w, dueKey{kind, key}, at) }
 
-// send sends what later holds, and with it the wake-ups, which come last: due rows are locked in one order. None is due
-// before now.
-func (s *Service) send(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, wakes wakeUps, now time.Time) error {
-	var asks []pg.Query
+// send sends what later holds, and with it questions and the wake-ups, which come last: due rows are locked in one
+// order. None is due before now.
+func (s *Service) send(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, wakes wakeUps, now time.Time,
+	asks ...pg.Query) error {
 	var starts []func(context.Context, pgx.Tx) error
 	for _, k := range slices.SortedFunc(maps.Keys(wakes), dueKey.compare) {
 		at := wakes[k]

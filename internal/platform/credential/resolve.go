@@ -67,6 +67,12 @@ func (s *Service) Resolve(ctx context.Context, orgID, id uuid.UUID) (*Resolved, 
 	return &fresh.Resolved, nil
 }
 
+// Held is Resolve for a credential that this process holds already; nil for another.
+func (s *Service) Held(orgID, id uuid.UUID) *Resolved {
+	held, _ := s.held.get(cacheKey{orgID, id})
+	return held
+}
+
 // load reads the row and then the secret; the secret's version in both tells that they belong together.
 func (s *Service) load(ctx context.Context, orgID, id uuid.UUID) (*loaded, error) {
 	for range loadTries {
