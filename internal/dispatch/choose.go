@@ -194,7 +194,7 @@ func (d *Dispatcher) render(ctx context.Context, picks, order []*picked, rows []
 		}
 		blocked[keyOf(q.queueRow)] = true // somebody else has taken what was ready, or it must wait for memory
 	}
-	if err := d.renderSmall(ctx, small, blocked); err != nil {
+	if err := d.renderSmall(ctx, small, blocked, roomWait); err != nil {
 		return nil, err
 	}
 	for _, q := range order {
@@ -220,7 +220,7 @@ func (k queueKey) String() string { return fmt.Sprintf("%s.%d.%d", k.batch, k.st
 // lane whose task has equal settings.
 func (d *Dispatcher) renderBulk(ctx context.Context, q *picked, all []queueRow,
 	blocked map[queueKey]bool) (calls []*outboundCall, err error) {
-	room, err := d.room(ctx, q.r)
+	room, err := d.room(ctx, q.r, roomWait)
 	if err != nil {
 		return nil, err
 	}

@@ -27,15 +27,14 @@ const (
 // errFull means that there is no memory for what would be rendered: it waits in its queue.
 var errFull = errors.New("no memory for more calls")
 
-// room takes the memory in which calls of a queue are rendered; errFull where its organization must wait for its own
-// calls, or others have all.
-func (d *Dispatcher) room(ctx context.Context, r *renderer) (*memory.Grant, error) {
+// room takes the memory in which calls of a queue are rendered, for which it waits so long; errFull where its
+// organization must wait for its own calls, or others have all.
+func (d *Dispatcher) room(ctx context.Context, r *renderer, wait time.Duration) (*memory.Grant, error) {
 	n := int64(groupRoom)
 	if r.task.Action.Bulk {
 		_, bytes := bulkLimits(r.task.Action)
 		n = int64(bytes) + int64(bytes)/4 // the buffer grows by a quarter
 	}
-	wait := roomWait
 	if d.Memory.Full(r.batch.OrgID, n) {
 		if !r.task.Action.Bulk {
 			return nil, errFull // it may have a thousand receivers, and a pass that waits has a place

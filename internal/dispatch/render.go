@@ -200,9 +200,10 @@ func members(p *batch.Part, rec *run.Records) (in, out []int32) {
 	return in, out
 }
 
-// renderSmall renders calls of one record each, of all queues together. Organizations render in memory of their own;
-// the queues of one that has none now are blocked.
-func (d *Dispatcher) renderSmall(ctx context.Context, queues []*picked, blocked map[queueKey]bool) error {
+// renderSmall renders calls of one record each, of all queues together. Organizations render in memory of their own,
+// for which it waits so long; the queues of one that has none then are blocked.
+func (d *Dispatcher) renderSmall(ctx context.Context, queues []*picked, blocked map[queueKey]bool,
+	wait time.Duration) error {
 	if len(queues) == 0 {
 		return nil
 	}
@@ -216,7 +217,7 @@ func (d *Dispatcher) renderSmall(ctx context.Context, queues []*picked, blocked 
 	for _, q := range queues {
 		own := byOrg[q.OrgID]
 		delete(byOrg, q.OrgID)
-		if err := d.renderOf(ctx, own, blocked); err != nil {
+		if err := d.renderOf(ctx, own, blocked, wait); err != nil {
 			for _, q := range queues {
 				letGo(q.rendered)
 			}
@@ -227,7 +228,8 @@ func (d *Dispatcher) renderSmall(ctx context.Context, queues []*picked, blocked 
 }
 
 // renderOf renders the calls of one organization's queues.
-func (d *Dispatcher) renderOf(ctx context.Context, queues []*picked, blocked map[queueKey]bool) error {
+func (d *Dispatcher) renderOf(ctx context.Context, queues []*picked, blocked map[queueKey]bool,
+	wait time.Duration) error {
 	var room *memory.Grant
 	defer func() { room.Release() }()
 	left := int64(groupRoom)
@@ -237,7 +239,7 @@ func (d *Dispatcher) renderOf(ctx context.Context, queues []*picked, blocked map
 		}
 		var err error
 		if room == nil {
-			if room, err = d.room(ctx, q.r); errors.Is(err, errFull) {
+			if room, err = d.room(ctx, q.r, wait); errors.Is(err, errFull) {
 				blocked[keyOf(q.queueRow)] = true
 				continue
 			} else if err != nil {

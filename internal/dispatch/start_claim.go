@@ -40,6 +40,8 @@ type startClaim struct {
 	// besides are the calls that other processes may have under way; ready tells that something else may go.
 	besides []db.CallsOfOthersRow
 	ready   bool
+	// rendered are the calls that may be claimed.
+	rendered []*outboundCall
 	// began is before the budget was locked.
 	began time.Time
 }
@@ -50,6 +52,14 @@ func (d *Dispatcher) ClaimStarted(ctx context.Context, tx pgx.Tx, start *run.Sta
 	claims := d.startClaims(tx, start)
 	if len(claims) == 0 || len(claims) > budgetsClaimed || !d.endsWith(ctx, claims) {
 		return nil
+	}
+	defer func() {
+		for _, c := range claims {
+			letGo(c.rendered, c.calls...)
+		}
+	}()
+	for _, c := range claims {
+		c.render(ctx)
 	}
 	var asks []pg.Query
 	began := time.Now()
@@ -143,12 +153,11 @@ func (c *startClaim) run(ctx context.Context, usage *db.UsageCountParams) error 
 	}
 	c.maxInFlight = int(c.budget.MaxInFlight)
 	c.flight.besides(c.besides)
-	rendered, err := c.render(ctx)
-	if err != nil || len(rendered) == 0 {
-		return err
+	calls := c.fitting()
+	if len(calls) == 0 {
+		return nil
 	}
-	defer func() { letGo(rendered, c.calls...) }()
-	calls, err := c.admit(ctx, rendered)
+	calls, err := c.admit(ctx, calls)
 	if err != nil || len(calls) == 0 {
 		return err
 	}
@@ -160,20 +169,16 @@ func (c *startClaim) run(ctx context.Context, usage *db.UsageCountParams) error 
 	return nil
 }
 
-// render renders the calls that there is room for.
-func (c *startClaim) render(ctx context.Context) (calls []*outboundCall, err error) {
+// render renders the calls, before any budget is locked. It waits for no memory: who has it may need a budget.
+func (c *startClaim) render(ctx context.Context) {
 	var picks []*picked
-	orgs := map[uuid.UUID]int{}
 	for i := range c.batches {
 		b := &c.batches[i]
-		row := &queueRow{BatchID: b.ID, StepNo: b.StepNo, TaskNo: b.TaskNo, OrgID: b.OrgID, Lane: b.Route.Lane,
-			ReadyRecords: 1, PartID: 1} // the part is not there yet, and nothing asks for it
-		if orgs[b.OrgID]++; orgs[b.OrgID] > c.flight.room(row.laneKey(), c.maxInFlight, 0) {
-			continue
-		}
-		q := &picked{queueRow: row, calls: 1}
-		if q.r, err = c.d.rendererOf(b.Batch, row); err != nil {
-			return nil, err
+		q := &picked{calls: 1, queueRow: &queueRow{BatchID: b.ID, StepNo: b.StepNo, TaskNo: b.TaskNo, OrgID: b.OrgID,
+			Lane: b.Route.Lane, ReadyRecords: 1, PartID: 1}} // the part is not there yet, and nothing asks for it
+		var err error
+		if q.r, err = c.d.rendererOf(b.Batch, q.queueRow); err != nil {
+			continue // a pass finds out why
 		}
 		if id := b.Task.CredentialID; id.Valid {
 			if q.r.cred = c.d.Credentials.Held(b.OrgID, id.UUID); q.r.cred == nil {
@@ -182,17 +187,25 @@ func (c *startClaim) render(ctx context.Context) (calls []*outboundCall, err err
 		}
 		picks = append(picks, q)
 	}
-	if err := c.d.renderSmall(ctx, picks, map[queueKey]bool{}); err != nil {
-		return nil, err
+	if err := c.d.renderSmall(ctx, picks, map[queueKey]bool{}, 0); err != nil {
+		return
 	}
 	for _, q := range picks {
-		for _, call := range q.rendered {
-			if !call.empty() { // what needs no call is for a pass to settle
-				calls = append(calls, call)
-			}
-		}
+		c.rendered = append(c.rendered, q.rendered...)
 	}
-	return calls, nil
+}
+
+// fitting are the calls for which their organizations have places; what needs no call is for a pass to settle.
+func (c *startClaim) fitting() (calls []*outboundCall) {
+	orgs := map[uuid.UUID]int{}
+	for _, p := range c.rendered {
+		if p.empty() || orgs[p.orgID] >= c.flight.room(p.laneKey(), c.maxInFlight, 0) {
+			continue
+		}
+		orgs[p.orgID]++
+		calls = append(calls, p)
+	}
+	return calls
 }
 
 // write leaves calls with the start, behind the gate of pauses: a pause that is opened later waits for the end of the

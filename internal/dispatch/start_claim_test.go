@@ -23,6 +23,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
+	"flowlane/internal/memory"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/credential"
 	"flowlane/internal/platform/provider"
@@ -282,6 +283,42 @@ func TestStartClaim_TwoProcesses(t *testing.T) {
 	b.exec("DELETE FROM flow.call WHERE owner = 'other'")
 	close(r.answer)
 	b.completed(append(ids, more...)...)
+}
+
+// A start waits for no memory: its caller, and everybody's calls of the budget, would wait with it.
+func TestStartClaim_NoMemory(t *testing.T) {
+	t.Parallel()
+	b, r, def := setupReceiver(t, pgtest.New(t))
+	close(r.answer)
+	b.disp.Memory = memory.New(64 << 20)
+	over, cancel := context.WithCancel(t.Context())
+	cancel() // nobody waits
+	var all []*memory.Grant
+	for {
+		grant, err := b.disp.Memory.Take(over, uuid.New(), 1<<20)
+		if err != nil {
+			break
+		}
+		all = append(all, grant)
+	}
+	ids, claimed, err := b.startTogether(def, 1)
+	require.NoError(t, err)
+	require.Zero(t, claimed)
+	for _, grant := range all {
+		grant.Release()
+	}
+	b.completed(ids...)
+	ids, claimed, err = b.startTogether(def, 1)
+	require.NoError(t, err)
+	require.Equal(t, 1, claimed)
+	b.completed(ids...)
+	b.exec(`UPDATE flow.budget SET limits = '{"windows":[]}'`)
+	ids, claimed, err = b.startTogether(def, 1)
+	require.NoError(t, err)
+	require.Zero(t, claimed, "it is rendered, and then the budget has limits")
+	b.completed(ids...)
+	require.Eventually(t, func() bool { held, _ := b.disp.Memory.Held(); return held == 0 }, 10*time.Second,
+		time.Millisecond, "what was rendered is given back")
 }
 
 // A start that is taken back sends nothing, and gives its places back.
