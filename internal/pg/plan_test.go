@@ -29,6 +29,7 @@ var gapsAllowed = map[string]string{
 	"InheritedDeepen inherited_pkey":     "reads all slices of a batch",
 	"SweepQueues lane_batch_by_org":      "ends at the first row that may go",
 	"HousekeepBackoffs pause_by_scope":   "once an hour",
+	"BudgetReady lane_batch_by_org":      "as QueueChoose, and ends at the first row that may go",
 	"QueueChoose lane_batch_by_org":      "entries of batches that are passed over cost no look at the row",
 }
 
