@@ -63,7 +63,8 @@ SELECT EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = @domain::text AND 
     AND q.listed AND NOT q.paused AND q.ready_parts > 0
     AND (q.part_id IS NOT NULL AND q.call_id IS NULL
         OR EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no
-            AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))))::boolean AS ready;
+            AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))))::boolean
+    AS ready;
 
 -- name: QueuesDead :one
 -- How many versions of queues Postgres has yet to clear, as its statistics have it.

@@ -162,7 +162,8 @@ func TestStartClaim_Passes(t *testing.T) {
 			close(r.answer)
 			if c.settings != "" {
 				if strings.Contains(c.settings, "CRED") {
-					b.cred = must(b.creds.Create(t.Context(), b.org, "test", credential.Input{Name: "key", PlatformID: "core",
+					b.cred = must(b.creds.Create(t.Context(), b.org, "test", credential.Input{Name: "key",
+						PlatformID: "core",
 						AuthMethod: "basic_auth", Unverified: true, Origins: []string{r.URL},
 						Secret: []byte(`{"username":"u","password":"x"}`)})).ID
 				}
@@ -236,7 +237,8 @@ func TestStartClaim_Paused(t *testing.T) {
 			return err
 		}
 		var key string
-		if err := tx.QueryRow(ctx, "SELECT DISTINCT domain || chr(10) || bucket FROM flow.lane_batch").Scan(&key); err != nil {
+		err := tx.QueryRow(ctx, "SELECT DISTINCT domain || chr(10) || bucket FROM flow.lane_batch").Scan(&key)
+		if err != nil {
 			return err
 		}
 		return b.due.Wake(ctx, tx, run.DueDispatch, key, time.Time{})
@@ -386,7 +388,10 @@ func TestStartClaim_Unconfirmed(t *testing.T) {
 			t.Cleanup(pool.Close)
 			b, r, def := setupReceiver(t, pool)
 			close(r.answer)
-			_, claimed, err := b.startTogether(def, 2, func(context.Context, pgx.Tx) error { armed.Store(true); return nil })
+			_, claimed, err := b.startTogether(def, 2, func(context.Context, pgx.Tx) error {
+				armed.Store(true)
+				return nil
+			})
 			require.True(t, pg.CommitUnknown(err), "%v", err)
 			require.Equal(t, 2, claimed)
 			if committed {
