@@ -24,7 +24,7 @@ GENERATED = gen internal/console/dist $(SDK)/src/gen $(SDK)/src/keyed.gen.ts sdk
 	sdk/python/flowlane/models.py sdk/python/flowlane/_operations.py
 # Tests share one Postgres: on a large machine, fewer of them at once than there are processors.
 AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); if [ "$$n" -gt 4 ]; then echo 4; else echo "$$n"; fi)
-GO_TEST = go test -vet=off -ldflags=-w -timeout 20m -parallel $$(($(AT_ONCE) + 1))
+GO_TEST = go test -vet=off -ldflags=-w -timeout 40m -parallel $$(($(AT_ONCE) + 1))
 
 .PHONY: help
 help: ## Show this help
