@@ -52,8 +52,10 @@ type flight struct {
 	lanes map[quota.LaneKey]int
 	orgs  map[uuid.UUID]int
 	open  map[uuid.UUID]struct{}
-	// others are the calls that other processes may have under way, as the pass saw it when it began.
+	// others are the calls that other processes may have under way, and most how many an organization may, as the last
+	// pass or start saw it when it began; 0 before the first.
 	others map[quota.LaneKey]int
+	most   int
 	// rendered was rendered and waits for an exclusive call that is under way here, until the timer lets it go.
 	rendered      *outboundCall
 	renderedTimer *time.Timer
@@ -90,6 +92,19 @@ func (f *flights) get(d *Dispatcher, k budgetKey) *flight {
 		f.of[k] = out
 	}
 	return out
+}
+
+// full reports whether an organization has no place in a budget, as far as that is known here.
+func (f *flights) full(k budgetKey, org uuid.UUID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of := f.of[k]
+	if of == nil {
+		return false
+	}
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	return of.most > 0 && of.roomLocked(quota.LaneKey{Org: org}, of.most, 0) <= 0
 }
 
 // join returns the flight of a budget for a pass, which must leave it.
@@ -188,6 +203,11 @@ func (f *flight) takeRendered(blocked map[queueKey]bool) []*outboundCall {
 func (f *flight) room(lane quota.LaneKey, most, ofLane int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.roomLocked(lane, most, ofLane)
+}
+
+// roomLocked is room, for whoever has mu.
+func (f *flight) roomLocked(lane quota.LaneKey, most, ofLane int) int {
 	free := most - f.orgs[lane.Org]
 	for k, n := range f.others {
 		if k.Org == lane.Org {
@@ -221,14 +241,14 @@ func (f *flight) underWay(lane quota.LaneKey) int {
 }
 
 // besides notes which calls other processes may have under way.
-func (f *flight) besides(calls []db.CallsOfOthersRow) {
+func (f *flight) besides(calls []db.CallsOfOthersRow, most int) {
 	others := map[quota.LaneKey]int{}
 	for _, c := range calls {
 		others[quota.LaneKey{Org: c.OrgID, Lane: c.Lane}] = int(c.Calls)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.others = others
+	f.others, f.most = others, most
 }
 
 // want says whether a pass waits for a settlement.

@@ -26,13 +26,18 @@ func TestFlight_Others(t *testing.T) {
 	f := d.join(budgetKey{"http://receiver.example", "calls"})
 	org, other := uuid.New(), uuid.New()
 	bulk, backfill := quota.LaneKey{Org: org, Lane: db.FlowLaneBulk}, quota.LaneKey{Org: org, Lane: db.FlowLaneBackfill}
+	assert.False(t, d.flights.full(f.key, org), "nobody knows yet how many may be under way")
 	f.besides([]db.CallsOfOthersRow{{OrgID: org, Lane: db.FlowLaneBulk, Calls: 3}, {OrgID: other, Lane: db.FlowLaneBulk,
-		Calls: 9}})
+		Calls: 9}}, 9)
+	assert.False(t, d.flights.full(f.key, org))
+	assert.True(t, d.flights.full(f.key, other))
+	assert.False(t, d.flights.full(budgetKey{"http://other.example", "calls"}, other))
 	assert.Equal(t, 7, f.room(bulk, 10, 0), "of the organization")
 	assert.Equal(t, 1, f.room(bulk, 10, 4), "of the lane")
 	assert.Equal(t, 4, f.room(backfill, 10, 4), "of another lane")
 	assert.Equal(t, 3, f.underWay(bulk))
-	f.besides(nil)
+	f.besides(nil, 9)
+	assert.False(t, d.flights.full(f.key, other))
 	assert.Equal(t, 10, f.room(bulk, 10, 0), "once they are over")
 	assert.Zero(t, f.underWay(bulk))
 }

@@ -102,7 +102,7 @@ func (p *pass) open(ctx context.Context) error {
 		return fmt.Errorf("open budget %s: %w", p.key, err)
 	}
 	p.maxInFlight = int(budget.MaxInFlight)
-	p.flight.besides(others)
+	p.flight.besides(others, p.maxInFlight)
 	if m, err := p.d.windows(&budget); err == nil && m != nil {
 		p.spaced = m.spacing > 0
 		// Where the last reading is old, what others spent is known then, and no call of ours is too young for the

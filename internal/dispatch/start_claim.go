@@ -85,12 +85,13 @@ func (d *Dispatcher) ClaimStarted(ctx context.Context, tx pgx.Tx, start *run.Sta
 	return nil
 }
 
-// startClaims are the claims of a start, in the order in which budgets are locked.
+// startClaims are the claims of a start, in the order in which budgets are locked. Where an organization has no place
+// there is none: behind a receiver that hangs, each record would be rendered in vain, and once more by a pass.
 func (d *Dispatcher) startClaims(tx pgx.Tx, start *run.StartClaim) (claims []*startClaim) {
 	byKey := map[budgetKey]*startClaim{}
 	for _, b := range start.Batches {
 		k := budgetKey{b.Route.Domain, b.Route.Bucket}
-		if !d.claimable(&b) || d.unclaimed.within(k.String(), passesFor, time.Now()) {
+		if !d.claimable(&b) || d.flights.full(k, b.OrgID) || d.unclaimed.within(k.String(), passesFor, time.Now()) {
 			continue
 		}
 		c := byKey[k]
@@ -148,11 +149,11 @@ func (c *startClaim) ofLanes() (orgs []uuid.UUID, lanes []string) {
 
 // run claims what it can, and leaves it to be written with the batches.
 func (c *startClaim) run(ctx context.Context, usage *db.UsageCountParams) error {
+	c.maxInFlight = int(c.budget.MaxInFlight)
+	c.flight.besides(c.besides, c.maxInFlight)
 	if meter, err := c.d.windows(&c.budget); err != nil || meter != nil || c.ready {
 		return nil //nolint:nilerr // a pass finds out what is wrong with the budget
 	}
-	c.maxInFlight = int(c.budget.MaxInFlight)
-	c.flight.besides(c.besides)
 	calls := c.fitting()
 	if len(calls) == 0 {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -262,9 +263,28 @@ func TestStartClaim_Full(t *testing.T) {
 	third, claimed, err := b.startTogether(def, 1)
 	require.NoError(t, err)
 	require.Equal(t, 3, claimed, "the third of before waits")
+
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM flow.budget FOR UPDATE")
+	require.NoError(t, err)
+	started := make(chan []uuid.UUID)
+	go func() {
+		ids, _, err := b.startTogether(def, 1)
+		assert.NoError(t, err)
+		started <- ids
+	}()
+	var fourth []uuid.UUID
+	select {
+	case fourth = <-started:
+	case <-time.After(10 * time.Second):
+		t.Error("a start without a place wants the budget")
+	}
+	require.NoError(t, tx.Rollback(t.Context()))
+
 	close(r.answer)
-	b.completed(append(append(first, second...), third...)...)
-	require.EqualValues(t, 5, r.arrived.Load())
+	b.completed(slices.Concat(first, second, third, fourth)...)
+	require.EqualValues(t, 6, r.arrived.Load())
 	require.LessOrEqual(t, r.most.Load(), int64(3))
 }
 
