@@ -15,6 +15,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pg"
+	"flowlane/internal/quota"
 )
 
 // gatherTimeout bounds what one scrape may ask of the database.
@@ -28,6 +29,7 @@ type metrics struct {
 	calls    *prometheus.CounterVec
 	callTime *prometheus.HistogramVec
 	retries  *prometheus.CounterVec
+	delays   *prometheus.CounterVec
 	commits  prometheus.Histogram
 	swept    *prometheus.CounterVec
 	signIns  *prometheus.CounterVec
@@ -57,6 +59,10 @@ func newMetrics(a *App) *metrics {
 			Name: "flowlane_call_retries_total",
 			Help: "Calls that this process sent for records of which an attempt had failed, by action.",
 		}, []string{"action"}),
+		delays: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "flowlane_call_delays_total",
+			Help: "How often this process left calls for later, by what keeps them: window, spacing or backoff.",
+		}, []string{"reason"}),
 		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "flowlane_commit_seconds", Help: "Commits of this process, from asking for one to its answer.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5},
@@ -82,7 +88,7 @@ func newMetrics(a *App) *metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.seconds, m.calls, m.callTime, m.retries, m.commits, m.swept, m.signIns, m.blobs,
+		m.requests, m.seconds, m.calls, m.callTime, m.retries, m.delays, m.commits, m.swept, m.signIns, m.blobs,
 		stateCollector{a}, &installationCollector{a: a},
 	)
 	pg.OnCommit(func(took time.Duration) { m.commits.Observe(took.Seconds()) })
@@ -104,6 +110,9 @@ func (m *metrics) called(r dispatch.RoundTrip) {
 		m.retries.WithLabelValues(r.ActionID).Inc()
 	}
 }
+
+// delayed counts that calls were left for later.
+func (m *metrics) delayed(reason quota.Reason) { m.delays.WithLabelValues(string(reason)).Inc() }
 
 // refused counts a sign-in that was refused for one of account.Reasons.
 func (m *metrics) refused(reason string) { m.signIns.WithLabelValues(reason).Inc() }

@@ -38,8 +38,12 @@ func TestMetrics_Work(t *testing.T) {
 	t.Parallel()
 	var calls int
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if calls++; calls == 1 {
+		switch calls++; calls {
+		case 1:
 			w.WriteHeader(http.StatusInternalServerError)
+		case 3:
+			w.Header().Set("Retry-After", "2")
+			w.WriteHeader(http.StatusTooManyRequests)
 		}
 	}))
 	t.Cleanup(receiver.Close)
@@ -62,6 +66,17 @@ func TestMetrics_Work(t *testing.T) {
 			slices.Contains(lines, `flowlane_call_seconds_count{action="core__http__request",outcome="success"} 1`)
 	}, 20*time.Second, 50*time.Millisecond)
 	assert.Contains(t, strings.Join(metricsOf(t, p), "\n"), "flowlane_commit_seconds_count ")
+
+	succeeded := 1
+	require.Eventually(t, func() bool { // the first of them is refused, those that follow wait for it
+		trigger(1)
+		succeeded++
+		return strings.Contains(strings.Join(metricsOf(t, p), "\n"), `flowlane_call_delays_total{reason="backoff"} `)
+	}, 20*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return slices.Contains(metricsOf(t, p), fmt.Sprintf(
+			`flowlane_call_seconds_count{action="core__http__request",outcome="success"} %d`, succeeded))
+	}, 20*time.Second, 50*time.Millisecond)
 
 	api.Do("POST", "/admin/dispatch/pause", `{"reason":"a look"}`).Want(201)
 	trigger(7)

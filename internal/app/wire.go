@@ -81,6 +81,7 @@ func (a *App) wire(ctx context.Context) error {
 	if a.cfg.Dispatch.Observed == nil {
 		a.cfg.Dispatch.Observed = a.metrics.called
 	}
+	a.cfg.Dispatch.Delayed = a.metrics.delayed
 	a.Dispatcher = dispatch.New(dispatch.Deps{
 		Pool: a.scoped, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender,
 		Due: a.Scheduler, Clock: a.watch, Random: mathrand.Float64, Losses: &a.losses, Memory: a.Memory,

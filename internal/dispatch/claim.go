@@ -271,13 +271,14 @@ func (c *claim) afford(ctx context.Context, calls []*outboundCall) (_ []*outboun
 	switch {
 	case wanted == 0:
 	case !until.IsZero():
-		grant, c.elsewhere = quota.Grant{NextAt: until}, c.lanes[0].BackoffUntil.IsZero()
+		grant.Calls, grant.Delay = 0, quota.Delay{Until: until, Reason: quota.ReasonBackoff}
+		c.elsewhere = c.lanes[0].BackoffUntil.IsZero()
 	case c.meter != nil:
 		if grant, err = c.grant(ctx, calls, wanted, longest); err != nil {
 			return nil, err
 		}
 	}
-	c.nextAt = grant.NextAt
+	c.delay = grant.Delay
 	for i, p := range calls {
 		if p.unsent() {
 			continue
@@ -304,7 +305,7 @@ func (c *claim) grant(ctx context.Context, calls []*outboundCall, wanted int,
 	}
 	c.meter.price(spans, calls)
 	grant, escalated := c.allow(spans, wanted, c.meter.all()...)
-	if len(c.meter.also) > 0 && !grant.NextAt.IsZero() {
+	if len(c.meter.also) > 0 && !grant.Delay.IsZero() {
 		own := slices.DeleteFunc(slices.Clone(spans), func(s quota.Window) bool { return s.Bucket != "" })
 		first, _ := c.allow(own, wanted, c.meter)
 		c.elsewhere = grant.Calls < first.Calls

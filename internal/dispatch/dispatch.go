@@ -30,6 +30,7 @@ import (
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/credential"
 	"flowlane/internal/platform/provider"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -60,6 +61,8 @@ type Options struct {
 	PropagateTrace bool
 	// Observed, if set, is told of every round trip. It must be quick.
 	Observed func(RoundTrip)
+	// Delayed, if set, is told what keeps calls whenever a pass leaves some for later. It must be quick.
+	Delayed func(quota.Reason)
 }
 
 // RoundTrip is what is told of one.

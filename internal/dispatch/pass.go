@@ -45,15 +45,16 @@ type pass struct {
 	// blocked are queues, full lanes that something bars until a call settles.
 	blocked map[queueKey]bool
 	full    map[quota.LaneKey]bool
-	// otherBudget are blocked queues whose calls spend another budget too that has no room before again.
+	// otherBudget are blocked queues whose calls spend another budget too that has no room before again is over.
 	otherBudget map[queueKey]bool
-	again       time.Time
+	again       quota.Delay
 	// againLocal is, by this process's clock, when the first of them may go again that waits for what its call counts
 	// for; zero for none.
 	againLocal time.Time
-	// nextAt is when the budget has room again, by the database's clock, waitLocal by this process's; zero while it
-	// has.
-	nextAt, waitLocal time.Time
+	// delay is what keeps all calls of the budget, by the database's clock, waitLocal until when by this process's;
+	// zero while nothing does.
+	delay     quota.Delay
+	waitLocal time.Time
 	// spaced: the budget grants one call at a time.
 	spaced bool
 	// unread: the budget is nearly spent, and the provider's counters are to be read before the next claim.
@@ -196,20 +197,20 @@ func (p *pass) settle() {
 	if settled == p.settled {
 		return
 	}
-	p.settled, p.nextAt, p.waitLocal = settled, time.Time{}, time.Time{}
+	p.settled, p.delay, p.waitLocal = settled, quota.Delay{}, time.Time{}
 	p.blocked = maps.Clone(p.otherBudget)
 }
 
 // waits reports whether work is left for which a settlement may make room.
 func (p *pass) waits() bool {
-	return len(p.blocked) > len(p.otherBudget) || len(p.full) > 0 || !p.nextAt.IsZero()
+	return len(p.blocked) > len(p.otherBudget) || len(p.full) > 0 || !p.delay.IsZero()
 }
 
 // recheck finds out whether there is more to do, once nobody can wake the budget any more without being seen, and else
 // when there will be.
 func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, err error) {
-	if !p.nextAt.IsZero() {
-		return false, p.nextAt, nil // who makes room earlier wakes the budget again (run.Waker)
+	if !p.delay.IsZero() {
+		return false, p.delay.Until, nil // who makes room earlier wakes the budget again (run.Waker)
 	}
 	p.openedAt = time.Now()
 	var wholeIn time.Duration
@@ -239,7 +240,7 @@ func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Tim
 		(next.IsZero() || soon.Before(next)) {
 		next = soon
 	}
-	return false, soonest(next, p.again), nil
+	return false, soonest(next, p.again.Until), nil
 }
 
 // step claims once and sends what it got. progress tells that there may be more at once.
@@ -247,7 +248,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 	if time.Now().Before(p.waitLocal) {
 		return false, nil
 	}
-	p.nextAt, p.waitLocal = time.Time{}, time.Time{}
+	p.delay, p.waitLocal = quota.Delay{}, time.Time{}
 	fresh := p.unread
 	if fresh {
 		p.refresh(ctx)
@@ -283,10 +284,13 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		p.maxInFlight = got.maxInFlight
 	}
 	p.flight.start(&got)
+	if len(got.calls) < len(calls) {
+		p.tell(got.delay, got.scopeDelay)
+	}
 	held = got.exclusive && len(calls) == 1 && p.flight.keepRendered(calls[0])
 	p.bar(&got)
-	if !got.nextAt.IsZero() && !got.elsewhere {
-		p.nextAt, p.waitLocal = got.nextAt, time.Now().Add(got.nextAt.Sub(got.now))
+	if !got.delay.IsZero() && !got.elsewhere {
+		p.delay, p.waitLocal = got.delay, time.Now().Add(got.delay.Until.Sub(got.now))
 		return false, nil
 	}
 	all := p.ready == len(calls) && len(got.calls) == len(calls) // what was ready goes: nothing more is known of
@@ -294,18 +298,27 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		nil
 }
 
+// tell tells of what keeps calls that were not claimed.
+func (p *pass) tell(delays ...quota.Delay) {
+	for _, delay := range delays {
+		if !delay.IsZero() && p.d.opts.Delayed != nil {
+			p.d.opts.Delayed(delay.Reason)
+		}
+	}
+}
+
 // bar notes what cannot go before something settles, or before a time.
 func (p *pass) bar(got *reserved) {
 	for _, k := range got.blocked {
 		p.blocked[k] = true
 		if got.elsewhere {
-			p.otherBudget[k], p.again = true, soonest(p.again, got.nextAt)
+			p.otherBudget[k], p.again = true, p.again.Or(got.delay)
 		}
 	}
 	for _, k := range got.scopeFull {
 		p.blocked[k], p.otherBudget[k] = true, true
-		p.again, p.againLocal = soonest(p.again, got.roomAt),
-			soonest(p.againLocal, time.Now().Add(got.roomAt.Sub(got.now)))
+		p.again, p.againLocal = p.again.Or(got.scopeDelay),
+			soonest(p.againLocal, time.Now().Add(got.scopeDelay.Until.Sub(got.now)))
 	}
 	for _, lane := range got.full {
 		p.full[lane] = true
@@ -321,7 +334,7 @@ func (p *pass) reopen() {
 		delete(p.blocked, k)
 	}
 	clear(p.otherBudget)
-	p.again, p.againLocal = time.Time{}, time.Time{}
+	p.again, p.againLocal = quota.Delay{}, time.Time{}
 }
 
 // choose renders what may go next, where there is room.

@@ -20,8 +20,8 @@ import (
 type reserved struct {
 	// calls are written down and must be sent, each before its deadline.
 	calls []*outboundCall
-	// nextAt is when to try again where the budget, a backoff or the spacing is in the way; zero otherwise.
-	nextAt time.Time
+	// delay is when to try again where the budget, a backoff or the spacing is in the way; zero otherwise.
+	delay quota.Delay
 
 	// escalated: the budget is nearly spent, and nothing goes before the provider's counters were read.
 	escalated bool
@@ -33,7 +33,7 @@ type reserved struct {
 	maxInFlight int
 	// full are the lanes that have as many calls under way as they may.
 	full []quota.LaneKey
-	// elsewhere: another budget that the calls spend too is in the way until nextAt; blocked has their queues.
+	// elsewhere: another budget that the calls spend too is in the way until delay is over; blocked has their queues.
 	elsewhere bool
 	scopesFull
 	// decided tells that records were settled without a call.

@@ -21,10 +21,10 @@ import (
 // call name, as a channel. The account has one row of the bucket, whose lock all claims take, and its margin; what is
 // spent is kept by bucket and value.
 
-// scopesFull are queues whose next call counts for something that has no room before roomAt.
+// scopesFull are queues whose next call counts for something that has no room before a delay is over.
 type scopesFull struct {
-	scopeFull []queueKey
-	roomAt    time.Time
+	scopeFull  []queueKey
+	scopeDelay quota.Delay
 }
 
 // scopeMark stands between a bucket and the digest of what one of its budgets is for. No bucket's name has it.
@@ -99,12 +99,12 @@ func (c *claim) spread(ctx context.Context, calls []*outboundCall) (out []*outbo
 		if err != nil {
 			return nil, err
 		}
-		roomAt := c.scopeFullUntil(spans, taken)
-		if !placed || !roomAt.IsZero() {
-			if roomAt.IsZero() { // an answer makes room, nobody knows when
+		delay := c.scopeFullUntil(spans, taken)
+		if !placed || !delay.IsZero() {
+			if delay.IsZero() { // an answer makes room, nobody knows when
 				c.blocked = append(c.blocked, p.queues...)
 			} else {
-				c.scopeFull, c.roomAt = append(c.scopeFull, p.queues...), soonest(c.roomAt, roomAt)
+				c.scopeFull, c.scopeDelay = append(c.scopeFull, p.queues...), c.scopeDelay.Or(delay)
 			}
 			for _, k := range p.queues {
 				waits[k] = true
@@ -180,7 +180,7 @@ func (c *claim) marked(p *outboundCall) costs {
 
 // scopeFullUntil is when there may be room for one more call in windows of which the claim takes so many already; zero
 // where there is now.
-func (c *claim) scopeFullUntil(spans []quota.Window, taken map[string]int) (at time.Time) {
+func (c *claim) scopeFullUntil(spans []quota.Window, taken map[string]int) (delay quota.Delay) {
 	for i := range spans {
 		s := &spans[i]
 		if s.Room() > taken[s.Bucket] {
@@ -190,9 +190,9 @@ func (c *claim) scopeFullUntil(spans []quota.Window, taken map[string]int) (at t
 		if !end.After(c.now) { // it is full of calls of this claim
 			end = c.now.Add(time.Duration(s.Seconds) * time.Second)
 		}
-		at = maxTime(at, end)
+		delay = delay.And(quota.Delay{Until: end, Reason: quota.ReasonWindow, Seconds: s.Seconds})
 	}
-	return at
+	return delay
 }
 
 // of is the meter of one budget of a scoped bucket.

@@ -128,7 +128,7 @@ func (d *Dispatcher) spend(ctx context.Context, domain string, p *outboundCall,
 		k.bucket = action.Buckets[0]
 		got, err := claim(ctx, k, []*outboundCall{p}, nil)
 		if err != nil || len(got.calls) == 0 {
-			return nil, got.nextAt, err
+			return nil, got.delay.Until, err
 		}
 	}
 	a := d.Sender.Send(ctx, p.request)

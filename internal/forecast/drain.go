@@ -24,9 +24,8 @@ type Rate struct {
 	Rolling []Rolling
 	// Skew is how far the provider's clock may be from ours: near the edge of a window a call counts on both sides.
 	Skew time.Duration
-	// HeldUntil is when an automatic backoff ends, and NotBefore when the spacing of calls allows the next; zero for
-	// none.
-	HeldUntil, NotBefore time.Time
+	// Delay is what keeps all calls now, besides windows.
+	Delay quota.Delay
 	// Spacing is the least time between two calls.
 	Spacing time.Duration
 	// Latency is how long most calls are under way at most, Longest how long any may be, and InFlight how many may be
@@ -76,6 +75,20 @@ const (
 	SourceHold    Source = "hold"
 	SourceEmpty   Source = "empty"
 )
+
+// sourceOf is what is told of a reason: who waits cannot change whether people or the provider close a budget.
+func sourceOf(reason quota.Reason) Source {
+	switch reason {
+	case quota.ReasonBackoff, quota.ReasonPause:
+		return SourceHold
+	case quota.ReasonPacing:
+		return SourcePacing
+	case quota.ReasonSpacing:
+		return SourceSpacing
+	case quota.ReasonWindow:
+	}
+	return SourceWindow
+}
 
 // Drained is when the work of a budget is done, and what it waits for most.
 type Drained struct {
@@ -127,8 +140,7 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, o order) Drain
 	if shut := d.shut(); shut > 0 {
 		return Drained{Source: SourceWindow, Window: shut}
 	}
-	d.wait(rate.HeldUntil, SourceHold)
-	d.wait(rate.NotBefore, SourceSpacing)
+	d.wait(rate.Delay)
 	for end := now.Add(horizon); d.left > 0 || d.missed(now); {
 		if d.at.After(end) {
 			return Drained{Source: d.source(), Window: d.window()}
@@ -245,13 +257,13 @@ type drain struct {
 
 // step sends what may go now, or waits.
 func (d *drain) step() {
-	ready, next, source := d.release()
+	ready, next := d.release()
 	switch {
-	case ready == 0 && !next.After(d.at): // nothing comes any more
+	case ready == 0 && !next.Until.After(d.at): // nothing comes any more
 		d.at = d.at.Add(2 * horizon)
 		return
 	case ready == 0:
-		d.wait(next, source)
+		d.wait(next)
 		return
 	}
 	d.refreshWindows()
@@ -261,8 +273,7 @@ func (d *drain) step() {
 	}
 	grant := quota.Decide(d.at, d.spans, int(min(ready, math.MaxInt32)))
 	if grant.Calls == 0 {
-		d.bound[grant.Binding] += grant.NextAt.Sub(d.at)
-		d.wait(grant.NextAt, SourceWindow)
+		d.wait(grant.Delay)
 		return
 	}
 	n, per := int64(grant.Calls), d.interval()
@@ -272,7 +283,7 @@ func (d *drain) step() {
 	if per > 0 { // until windows change, or more comes that may go first
 		until := d.change
 		if !next.IsZero() {
-			until = earlier(until, next)
+			until = earlier(until, next.Until)
 		}
 		n = min(n, int64((until.Sub(d.at)+per-1)/per))
 	}
@@ -381,13 +392,17 @@ func (d *drain) touch(t *touched, seconds, limit int) {
 	}
 }
 
-// wait goes on at a time, or a little after it.
-func (d *drain) wait(until time.Time, source Source) {
+// wait goes on when a delay is over, or a little after that.
+func (d *drain) wait(delay quota.Delay) {
+	until := delay.Until
 	if !until.After(d.at) {
 		return
 	}
+	if delay.Seconds > 0 {
+		d.bound[delay.Seconds] += until.Sub(d.at)
+	}
 	d.kept, until = true, until.Add(d.Wake)
-	d.waited[source] += until.Sub(d.at)
+	d.waited[sourceOf(delay.Reason)] += until.Sub(d.at)
 	d.at = until
 }
 

@@ -23,7 +23,7 @@ func TestDrain_Lapses(t *testing.T) {
 	// Two at 10:40; of each hour's three one goes at its second tick, if it has one.
 	assert.Equal(t, now.Add(200*time.Minute), forecast.Drain(now, rate, []forecast.Work{work}).At)
 	work = forecast.Work{Calls: 4, Release: every(time.Minute, 2), Lapses: true}
-	rate.HeldUntil = now.Add(10 * time.Minute)
+	rate.Delay.Until = now.Add(10 * time.Minute)
 	// Nothing of the ticks before is left but the last one's.
 	assert.Equal(t, now.Add(time.Hour), forecast.Drain(now, rate, []forecast.Work{work}).At)
 	work.Release = func(after time.Time) (time.Time, int64) { // open for half a minute each day

@@ -64,10 +64,12 @@ func newWorld(r *rand.Rand) *world {
 		w.rate.Spacing = time.Duration(r.IntN(3000)) * time.Millisecond
 	}
 	if r.IntN(5) == 0 {
-		w.rate.HeldUntil = w.now.Add(time.Duration(r.IntN(5000)) * time.Second)
+		w.rate.Delay = quota.Delay{Until: w.now.Add(time.Duration(r.IntN(5000)) * time.Second),
+			Reason: quota.ReasonBackoff}
 	}
 	if r.IntN(5) == 0 {
-		w.rate.NotBefore = w.now.Add(time.Duration(r.IntN(5000)) * time.Second)
+		w.rate.Delay = w.rate.Delay.And(quota.Delay{Until: w.now.Add(time.Duration(r.IntN(5000)) * time.Second),
+			Reason: quota.ReasonSpacing})
 	}
 	for seconds, limit := range caps {
 		start, _ := quota.WindowAt(w.now, seconds, loc)
@@ -131,8 +133,7 @@ func (w *world) play(r *rand.Rand) time.Time {
 			p.nextAt[i], p.portions[i] = k.Release(after)
 		}
 	}
-	p.wait(w.rate.HeldUntil)
-	p.wait(w.rate.NotBefore)
+	p.wait(w.rate.Delay.Until)
 	end := w.now
 	for p.left() > 0 || len(p.underWay) > 0 {
 		if done := p.settle(); done.After(end) {
@@ -272,7 +273,7 @@ func (p *played) claim() time.Time {
 	rolls := p.rolls()
 	grant := quota.Decide(p.at, append(spans, rolls...), 1)
 	if grant.Calls == 0 {
-		sooner(grant.NextAt.Add(p.late()))
+		sooner(grant.Delay.Until.Add(p.late()))
 		return next
 	}
 	for _, s := range spans {
@@ -415,6 +416,25 @@ func TestDrain_Shut(t *testing.T) {
 	assert.Equal(t, forecast.Drained{Source: forecast.SourceWindow, Window: 3600}, out)
 }
 
+// TestDrain_Source: what is waited for most is what keeps the work: a backoff counts as a hold, as a pause of people does.
+func TestDrain_Source(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 10, 0, 30, 0, time.UTC)
+	in := now.Add(10 * time.Minute)
+	source := func(delay quota.Delay, work forecast.Work) forecast.Source {
+		return forecast.Drain(now, forecast.Rate{Caps: map[int]int{60: 7}, Loc: time.UTC, InFlight: 1, Delay: delay,
+			Used: func(int, time.Time) int { return 0 }}, []forecast.Work{work}).Source
+	}
+	late := func(reason quota.Reason) quota.Delay { return quota.Delay{Until: in, Reason: reason} }
+	assert.Equal(t, forecast.SourceHold, source(late(quota.ReasonBackoff), forecast.Work{Calls: 1}))
+	assert.Equal(t, forecast.SourceHold, source(late(quota.ReasonPause), forecast.Work{Calls: 1}))
+	assert.Equal(t, forecast.SourceSpacing, source(late(quota.ReasonSpacing), forecast.Work{Calls: 1}))
+	assert.Equal(t, forecast.SourceHold, source(quota.Delay{}, forecast.Work{Calls: 1, From: in}))
+	assert.Equal(t, forecast.SourcePacing, source(quota.Delay{}, forecast.Work{Calls: 1,
+		Release: func(time.Time) (time.Time, int64) { return in, 1 }}))
+	assert.Equal(t, forecast.SourceWindow, source(quota.Delay{}, forecast.Work{Calls: 99}))
+}
+
 // TestPace_Set: how long the last call may take is known by those before it, where these are some; else by its timeout.
 func TestPace_Set(t *testing.T) {
 	t.Parallel()
@@ -456,7 +476,7 @@ func TestDrain_Idle(t *testing.T) {
 	assert.Greater(t, in(p, func(r *forecast.Rate) { r.UnderWay = 2 }), time.Minute, "they wait for others")
 	assert.Greater(t, in(p, func(r *forecast.Rate) { r.Spacing = time.Second }), time.Minute)
 	assert.Greater(t, in(p, func(r *forecast.Rate) { r.Caps[60] = 2 }), time.Minute)
-	assert.Greater(t, in(p, func(r *forecast.Rate) { r.HeldUntil = now.Add(time.Millisecond) }), time.Minute)
+	assert.Greater(t, in(p, func(r *forecast.Rate) { r.Delay.Until = now.Add(time.Millisecond) }), time.Minute)
 }
 
 // TestDrain_Beyond: what is too long to be played ends no sooner than it would, and costs no more for that.

@@ -9,6 +9,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
+	"flowlane/internal/pg"
 	"flowlane/internal/quota"
 )
 
@@ -68,8 +69,8 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 			return nil, err
 		}
 		touched := sp.touched(b.name, caps)
-		next := allowedFrom(quota.Decide(sp.now, priced(likely(touched), s.dearest(b.name, b.RateBucket)), 1).NextAt,
-			held, delays[b.name])
+		one := quota.Decide(sp.now, priced(likely(touched), s.dearest(b.name, b.RateBucket)), 1)
+		next := one.Delay.And(delays[b.name].Delay).And(quota.Delay{Until: held, Reason: quota.ReasonPause}).Until
 		left := Bucket{Label: b.Label, Windows: likely(sp.current(b.name, caps)), Escalated: s.counts(d.PlatformID) &&
 			quota.Escalated(touched)}
 		if next.After(sp.now) && next.Before(noEnd) {
@@ -111,26 +112,24 @@ func (s *Service) counts(platformID string) bool {
 // noEnd is from when on a time stands for a hold without an end.
 var noEnd = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// allowedFrom is the latest of the times from which the windows, the pauses of people and what delays the budget allow
-// a call.
-func allowedFrom(windows, held time.Time, d db.BudgetDelaysRow) time.Time {
-	next := maxTime(maxTime(windows, held), d.HeldUntil)
-	if d.NextCallAt != nil {
-		next = maxTime(next, *d.NextCallAt)
-	}
-	return next
+// budgetDelay is what keeps the calls of a budget, besides its windows and people.
+type budgetDelay struct {
+	quota.Delay
+	// backoff is what caused the backoff that is under way; empty for none.
+	backoff string
 }
 
-// delays are what holds up the budgets of an account besides their windows.
+// delays are those of the budgets of an account.
 func (s *Service) delays(ctx context.Context, conn db.DBTX, tenancyID string,
-	now time.Time) (map[string]db.BudgetDelaysRow, error) {
+	now time.Time) (map[string]budgetDelay, error) {
 	rows, err := s.q.BudgetDelays(ctx, conn, db.BudgetDelaysParams{Domain: tenancyID, Now: now})
 	if err != nil {
 		return nil, fmt.Errorf("read what delays the budgets of %s: %w", tenancyID, err)
 	}
-	out := map[string]db.BudgetDelaysRow{}
+	out := map[string]budgetDelay{}
 	for _, r := range rows {
-		out[r.Bucket] = r
+		spacing := quota.Delay{Until: pg.Value(r.NextCallAt), Reason: quota.ReasonSpacing}
+		out[r.Bucket] = budgetDelay{spacing.And(quota.Delay{Until: r.HeldUntil, Reason: quota.ReasonBackoff}), r.Cause}
 	}
 	return out, nil
 }

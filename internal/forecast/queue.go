@@ -135,7 +135,7 @@ type backlog struct {
 	// buckets has every budget, pace how fast its last calls went.
 	buckets map[string]*waiting
 	pace    map[string]db.CallPaceRow
-	delays  map[string]db.BudgetDelaysRow
+	delays  map[string]budgetDelay
 	// readings is how long the provider took to answer tests and readings of its counters; zero where there were none.
 	readings time.Duration
 	// atOnce is how many calls may be under way of the organization's lanes at most; 0 for any number.
@@ -337,7 +337,7 @@ func (b *backlog) rate(k bucket, caps quota.Caps, w *waiting, inFlight int) Rate
 		Caps: calls.Aligned, Loc: b.spend.loc, Skew: b.spend.skew,
 		Spacing:  time.Duration(k.MinSpacingMS) * time.Millisecond,
 		InFlight: max(int(pace.MaxInFlight), 1), UnderWay: int(pace.UnderWay),
-		Others: len(w.others), HeldUntil: b.delays[k.name].HeldUntil, Young: b.spend.young,
+		Others: len(w.others), Delay: b.delays[k.name].Delay, Young: b.spend.young,
 		Used: func(seconds int, start time.Time) int {
 			return inCalls(b.spend.used(k.name, seconds, start), w.cost)
 		},
@@ -348,9 +348,6 @@ func (b *backlog) rate(k bucket, caps quota.Caps, w *waiting, inFlight int) Rate
 	}
 	slow := time.Duration(pace.SlowSeconds * float64(time.Second))
 	Pace{Calls: int(pace.Calls), Slow: slow, Timeout: timeout, Readings: b.readings}.Set(&r)
-	if next := b.delays[k.name].NextCallAt; next != nil {
-		r.NotBefore = *next
-	}
 	cost := w.cost
 	for _, w := range b.spend.rolls(k.name, caps) {
 		r.Rolling = append(r.Rolling, Rolling{Seconds: w.Seconds, Cap: calls.Rolling[w.Seconds], Used: inCalls(w.Used(),
@@ -375,8 +372,8 @@ func (w *waiting) completion(b *backlog, k bucket, caps quota.Caps) Completion {
 	c := Completion{HoldCauses: []string{}, Caveats: []string{}, Paced: w.paced}
 	c.HoldCauses = slices.AppendSeq(c.HoldCauses, maps.Keys(w.causes))
 	rate := b.rate(k, caps, w, w.inFlight)
-	if rate.HeldUntil.After(b.spend.now) && w.depth.Records > 0 {
-		c.HoldCauses = append(c.HoldCauses, b.delays[k.name].Cause)
+	if cause := b.delays[k.name].backoff; cause != "" && w.depth.Records > 0 {
+		c.HoldCauses = append(c.HoldCauses, cause)
 	}
 	slices.Sort(c.HoldCauses)
 	if w.depth.Records > 0 {
@@ -411,8 +408,8 @@ func (w *waiting) behind(b *backlog, k bucket, caps quota.Caps, e *Estimate, hel
 	}
 	c.Caveats = append(c.Caveats, CaveatCalls)
 	c.HoldCauses = append(c.HoldCauses, held.Causes...)
-	if rate.HeldUntil.After(b.spend.now) {
-		c.HoldCauses = append(c.HoldCauses, b.delays[k.name].Cause)
+	if cause := b.delays[k.name].backoff; cause != "" {
+		c.HoldCauses = append(c.HoldCauses, cause)
 	}
 	slices.Sort(c.HoldCauses)
 	if held.Until.Year() >= endlessYear {

@@ -25,11 +25,11 @@ func (d *drain) betweenReadings(n int64) int64 {
 	}
 	// A reading holds them all that is asked for when they are that old; the one before it may have just missed them.
 	if old := d.sentAt.Add(d.Settled()); old.After(d.at) {
-		d.wait(earlier(old, d.change), SourceWindow)
+		d.wait(quota.Delay{Until: earlier(old, d.change), Reason: quota.ReasonWindow})
 		return 0
 	}
 	if !d.read {
-		d.wait(d.at.Add(dispatch.LookFor), SourceWindow)
+		d.wait(quota.Delay{Until: d.at.Add(dispatch.LookFor), Reason: quota.ReasonWindow})
 		d.read = true
 		return 0
 	}

@@ -36,10 +36,7 @@ func (d *drain) roll(n int64) int64 {
 			continue
 		}
 		r.spread = true
-		if until := r.Until; until.After(d.at) {
-			d.bound[r.Seconds] += until.Sub(d.at)
-			d.wait(until, SourceWindow)
-		}
+		d.wait(quota.Delay{Until: r.Until, Reason: quota.ReasonWindow, Seconds: r.Seconds})
 		return 0
 	}
 	return n

@@ -3,6 +3,8 @@ package forecast
 import (
 	"slices"
 	"time"
+
+	"flowlane/internal/quota"
 )
 
 // supply is work of which ready calls may go, and portion more will be ready at next; next is zero where no more will
@@ -63,22 +65,24 @@ func (d *drain) queue(work []Work) {
 	}
 }
 
-// release makes ready what is due, and says when more will be, and what that waits for.
-func (d *drain) release() (ready int64, next time.Time, source Source) {
+// release makes ready what is due, and says what keeps the rest.
+func (d *drain) release() (ready int64, next quota.Delay) {
 	for i := range d.supply {
 		s := &d.supply[i]
 		for s.waits() && !s.next.After(d.at) {
 			s.give()
 		}
 		ready += s.ready
-		if s.waits() && (next.IsZero() || s.next.Before(next)) {
-			next, source = s.next, SourceHold
-			if s.Release != nil && s.next.After(s.From) {
-				source = SourcePacing
-			}
+		if !s.waits() {
+			continue
 		}
+		delay := quota.Delay{Until: s.next, Reason: quota.ReasonPause}
+		if s.Release != nil && s.next.After(s.From) {
+			delay.Reason = quota.ReasonPacing
+		}
+		next = next.Or(delay)
 	}
-	return ready, next, source
+	return ready, next
 }
 
 // take takes calls that are ready, in the order that is worst for what is waited for: of that what lapses goes last, or

@@ -9,10 +9,8 @@ import (
 type Grant struct {
 	// Calls may be sent now.
 	Calls int
-	// NextAt is when to ask again where Calls is less than was wanted; zero where nothing but work is missing.
-	NextAt time.Time
-	// Binding is the length in seconds of the window that binds; 0 for none.
-	Binding int
+	// Delay is when to ask again where Calls is less than was wanted; zero where nothing but work is missing.
+	Delay Delay
 }
 
 // Decide says how many of the wanted calls may be sent now, given every window that they may count in. Each call counts
@@ -20,11 +18,7 @@ type Grant struct {
 func Decide(now time.Time, spans []Window, wanted int) Grant {
 	g := Grant{Calls: wanted}
 	for i := range spans {
-		s := &spans[i]
-		room := s.Room()
-		if room < g.Calls {
-			g.Calls, g.Binding = room, s.Seconds
-		}
+		g.Calls = min(g.Calls, spans[i].Room())
 	}
 	if g.Calls == wanted {
 		return g
@@ -40,23 +34,21 @@ func Decide(now time.Time, spans []Window, wanted int) Grant {
 		if s.Start.After(now) {
 			at = s.Start
 		}
-		if g.NextAt.IsZero() || at.After(g.NextAt) {
-			g.NextAt = at
-		}
+		g.Delay = g.Delay.And(Delay{at, ReasonWindow, s.Seconds})
 	}
 	return g
 }
 
 // Space says how many of the wanted calls the least time between two calls allows: without one all of them, else one,
-// and the next from NextAt on. nextAt is what it said last.
+// and the next after its Delay. nextAt is when that is over.
 func Space(now, nextAt time.Time, spacing time.Duration, wanted int) Grant {
 	switch {
 	case nextAt.After(now):
-		return Grant{NextAt: nextAt}
+		return Grant{Delay: Delay{Until: nextAt, Reason: ReasonSpacing}}
 	case spacing <= 0:
 		return Grant{Calls: wanted}
 	}
-	return Grant{Calls: min(wanted, 1), NextAt: now.Add(spacing)}
+	return Grant{Calls: min(wanted, 1), Delay: Delay{Until: now.Add(spacing), Reason: ReasonSpacing}}
 }
 
 // reserve is what is left of a cap when its bucket is nearly spent: a tenth, at least one call.

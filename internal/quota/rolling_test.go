@@ -128,7 +128,7 @@ func TestRolling_Fast(t *testing.T) {
 			}
 			next := now.Add(length / 100) // when the answers are there
 			if g.Calls == 0 {
-				next = g.NextAt
+				next = g.Delay.Until
 			}
 			require.True(t, next.After(now))
 			now = next
@@ -177,7 +177,7 @@ func TestDecide_Costs(t *testing.T) {
 	} {
 		got := Decide(now, c.spans, 3)
 		require.Equal(t, c.want, got.Calls, name)
-		require.Equal(t, c.want < 3, !got.NextAt.IsZero(), name)
+		require.Equal(t, c.want < 3, !got.Delay.Until.IsZero(), name)
 		total := 0
 		for i := range c.spans {
 			if s := &c.spans[i]; s.Sums != nil && got.Calls > 0 {

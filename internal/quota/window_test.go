@@ -183,12 +183,12 @@ func TestProperty_Decide(t *testing.T) {
 		}
 		require.Equal(t, least, g.Calls)
 		if g.Calls == wanted {
-			require.Zero(t, g.NextAt)
-			require.Zero(t, g.Binding)
+			require.Zero(t, g.Delay.Until)
+			require.Zero(t, g.Delay.Seconds)
 			return
 		}
-		require.Contains(t, WindowLengths, g.Binding)
-		require.True(t, g.NextAt.After(now), "next at %v, now %v", g.NextAt, now)
+		require.Contains(t, WindowLengths, g.Delay.Seconds)
+		require.True(t, g.Delay.Until.After(now), "next at %v, now %v", g.Delay.Until, now)
 		l.debit(spans, g.Calls)
 		later := false // a window is full that has not begun
 		for _, s := range spans {
@@ -196,15 +196,15 @@ func TestProperty_Decide(t *testing.T) {
 		}
 		for range 8 {
 			between := now.Add(time.Duration(rapid.Float64Range(0, 0.999999).Draw(t,
-				"between") * float64(g.NextAt.Sub(now))))
+				"between") * float64(g.Delay.Until.Sub(now))))
 			require.Zero(t, Decide(between, l.spans(between), 1).Calls, "there was room at %v already, before %v",
-				between, g.NextAt)
-			now = g.NextAt
+				between, g.Delay.Until)
+			now = g.Delay.Until
 			if g = Decide(now, l.spans(now), 1); g.Calls > 0 {
 				return
 			}
 			require.True(t, later, "no room when there should be")
-			require.True(t, g.NextAt.After(now), "next at %v, now %v", g.NextAt, now)
+			require.True(t, g.Delay.Until.After(now), "next at %v, now %v", g.Delay.Until, now)
 		}
 		t.Fatal("nothing but sleeping")
 	})
@@ -239,11 +239,11 @@ func TestProperty_Space(t *testing.T) {
 			if !next.After(now) {
 				require.Equal(t, 1, g.Calls)
 				require.True(t, last.IsZero() || now.Sub(last) >= spacing)
-				next, last = g.NextAt, now
+				next, last = g.Delay.Until, now
 				require.Equal(t, now.Add(spacing), next)
 				continue
 			}
-			require.Equal(t, Grant{NextAt: next}, g)
+			require.Equal(t, Grant{Delay: Delay{Until: next, Reason: ReasonSpacing}}, g)
 		}
 		require.Equal(t, Grant{Calls: 7}, Space(now, time.Time{}, 0, 7), "no spacing")
 	})

@@ -58,6 +58,7 @@ var elsewhere = map[string]string{
 	"Records that wait for a call, by lane":                       "internal/app: TestMetrics_Work",
 	"For how long the oldest waits, by lane":                      "internal/app: TestMetrics_Work",
 	"Calls for records of which an attempt had failed, by action": "internal/app: TestMetrics_Work",
+	"How often calls were left for later, by what keeps them":     "internal/app: TestMetrics_Work",
 }
 
 // shows runs each query for Prometheus over the time of the test: it must be one, and have a result.

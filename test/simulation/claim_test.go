@@ -96,7 +96,7 @@ func (b *budget) claim(calls []rendered, unread bool, among []quota.LaneKey) (ou
 		return out
 	}
 	grant, spans, spaced, escalated := b.afford(len(calls), unread)
-	out.nextAt, out.spaced, out.escalated = grant.NextAt, spaced, escalated
+	out.nextAt, out.spaced, out.escalated = grant.Delay.Until, spaced, escalated
 	if grant.Calls == 0 {
 		return out
 	}
@@ -164,10 +164,10 @@ func (b *budget) laneRoom(lane quota.LaneKey) int {
 func (b *budget) afford(wanted int, unread bool) (grant quota.Grant, spans []quota.Window, spaced, escalated bool) {
 	now := b.w.now
 	if b.backoff.After(now) {
-		return quota.Grant{NextAt: b.backoff}, nil, false, false
+		return quota.Grant{Delay: quota.Delay{Until: b.backoff, Reason: quota.ReasonBackoff}}, nil, false, false
 	}
 	grant = quota.Space(now, b.nextCallAt, b.spacing, wanted)
-	spaced = grant.NextAt.After(now)
+	spaced = grant.Delay.Until.After(now)
 	if grant.Calls == 0 {
 		return grant, nil, spaced, false
 	}
@@ -231,7 +231,7 @@ func (b *budget) spent() {
 func (b *budget) debitOne(unread bool) (c *call, escalated bool, next time.Time) {
 	grant, spans, _, escalated := b.afford(1, unread)
 	if grant.Calls == 0 {
-		return nil, escalated, grant.NextAt
+		return nil, escalated, grant.Delay.Until
 	}
 	if !b.debit(spans, 1) {
 		panic("a debit met a fuller window than was read under the lock")

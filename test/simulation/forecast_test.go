@@ -37,8 +37,9 @@ func (p *promise) String() string {
 // rate is how fast the budget goes, by what the database knows, where calls of these lanes wait.
 func (b *budget) rate(lanes []quota.LaneKey) forecast.Rate {
 	a := b.account
-	r := forecast.Rate{Caps: b.caps(), Loc: a.loc, Skew: a.skew, HeldUntil: b.backoff, NotBefore: b.nextCallAt,
-		Spacing:  b.spacing,
+	r := forecast.Rate{Caps: b.caps(), Loc: a.loc, Skew: a.skew, Spacing: b.spacing,
+		Delay: quota.Delay{Until: b.nextCallAt, Reason: quota.ReasonSpacing}.And(
+			quota.Delay{Until: b.backoff, Reason: quota.ReasonBackoff}),
 		InFlight: b.most, Others: len(a.orgs) - 1, Young: a.mature(), Used: func(seconds int, start time.Time) int {
 			if r := b.ledger[window{seconds, start.Unix()}]; r != nil {
 				return r.own + r.foreign
