@@ -2,15 +2,23 @@
 SELECT body_hash, status, answer FROM flow.idempotency_key
 WHERE org_id = @org_id AND key_hash = @key_hash AND created_at > flow.clock() - interval '24 hours';
 
--- name: IdempotencyKeep :execrows
--- Waits for a transaction that is keeping an answer under the same key. No row means that there is one already; an
--- answer that is over its time makes room.
+-- name: IdempotencyKeep :many
+-- Keeps answers, and returns their keys. Waits for a transaction that is keeping an answer under one of the keys, in the
+-- order of all, so that no two wait for each other. No row means that there is one already; an answer that is over its
+-- time makes room.
 INSERT INTO flow.idempotency_key AS k (org_id, key_hash, body_hash, operation, status, answer)
-VALUES (@org_id, @key_hash, @body_hash, @operation, @status, @answer)
+SELECT org_id, key_hash, body_hash, operation, status, answer
+FROM (
+    SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@key_hashes::bytea[]) AS key_hash,
+        unnest(@body_hashes::bytea[]) AS body_hash, unnest(@operations::text[]) AS operation,
+        unnest(@statuses::smallint[]) AS status, unnest(@answers::bytea[]) AS answer
+) n
+ORDER BY org_id, key_hash
 ON CONFLICT (org_id, key_hash) DO UPDATE
 SET body_hash = excluded.body_hash, operation = excluded.operation, status = excluded.status, answer = excluded.answer,
     created_at = excluded.created_at
-WHERE k.created_at <= flow.clock() - interval '24 hours';
+WHERE k.created_at <= flow.clock() - interval '24 hours'
+RETURNING org_id, key_hash;
 
 -- name: RequestCount :one
 -- Counts requests, in a window that begins with the first report after the one before has ended. No row means that

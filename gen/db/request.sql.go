@@ -35,39 +35,64 @@ func (q *Queries) IdempotencyAnswer(ctx context.Context, db DBTX, arg Idempotenc
 	return i, err
 }
 
-const idempotencyKeep = `-- name: IdempotencyKeep :execrows
+const idempotencyKeep = `-- name: IdempotencyKeep :many
 INSERT INTO flow.idempotency_key AS k (org_id, key_hash, body_hash, operation, status, answer)
-VALUES ($1, $2, $3, $4, $5, $6)
+SELECT org_id, key_hash, body_hash, operation, status, answer
+FROM (
+    SELECT unnest($1::uuid[]) AS org_id, unnest($2::bytea[]) AS key_hash,
+        unnest($3::bytea[]) AS body_hash, unnest($4::text[]) AS operation,
+        unnest($5::smallint[]) AS status, unnest($6::bytea[]) AS answer
+) n
+ORDER BY org_id, key_hash
 ON CONFLICT (org_id, key_hash) DO UPDATE
 SET body_hash = excluded.body_hash, operation = excluded.operation, status = excluded.status, answer = excluded.answer,
     created_at = excluded.created_at
 WHERE k.created_at <= flow.clock() - interval '24 hours'
+RETURNING org_id, key_hash
 `
 
 type IdempotencyKeepParams struct {
-	OrgID     uuid.UUID
-	KeyHash   []byte
-	BodyHash  []byte
-	Operation string
-	Status    int16
-	Answer    []byte
+	OrgIds     []uuid.UUID
+	KeyHashes  [][]byte
+	BodyHashes [][]byte
+	Operations []string
+	Statuses   []int16
+	Answers    [][]byte
 }
 
-// Waits for a transaction that is keeping an answer under the same key. No row means that there is one already; an
-// answer that is over its time makes room.
-func (q *Queries) IdempotencyKeep(ctx context.Context, db DBTX, arg IdempotencyKeepParams) (int64, error) {
-	result, err := db.Exec(ctx, idempotencyKeep,
-		arg.OrgID,
-		arg.KeyHash,
-		arg.BodyHash,
-		arg.Operation,
-		arg.Status,
-		arg.Answer,
+type IdempotencyKeepRow struct {
+	OrgID   uuid.UUID
+	KeyHash []byte
+}
+
+// Keeps answers, and returns their keys. Waits for a transaction that is keeping an answer under one of the keys, in the
+// order of all, so that no two wait for each other. No row means that there is one already; an answer that is over its
+// time makes room.
+func (q *Queries) IdempotencyKeep(ctx context.Context, db DBTX, arg IdempotencyKeepParams) ([]IdempotencyKeepRow, error) {
+	rows, err := db.Query(ctx, idempotencyKeep,
+		arg.OrgIds,
+		arg.KeyHashes,
+		arg.BodyHashes,
+		arg.Operations,
+		arg.Statuses,
+		arg.Answers,
 	)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	var items []IdempotencyKeepRow
+	for rows.Next() {
+		var i IdempotencyKeepRow
+		if err := rows.Scan(&i.OrgID, &i.KeyHash); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const requestCount = `-- name: RequestCount :one

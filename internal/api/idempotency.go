@@ -83,10 +83,15 @@ func keep(ctx context.Context, tx pgx.Tx, status int, answer interface{ Encode(e
 	if x.attempt == nil {
 		return nil
 	}
+	x.kept = answerOf(status, answer)
+	return x.attempt.Keep(ctx, tx, *x.kept)
+}
+
+// answerOf is an answer as it is sent.
+func answerOf(status int, answer interface{ Encode(e *jx.Encoder) }) *request.Answer {
 	var e jx.Encoder
 	answer.Encode(&e)
-	x.kept = &request.Answer{Status: status, Body: e.Bytes()}
-	return x.attempt.Keep(ctx, tx, *x.kept)
+	return &request.Answer{Status: status, Body: e.Bytes()}
 }
 
 // keepCreated does so for what was created; convert makes the answer.

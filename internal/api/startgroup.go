@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
+	"flowlane/internal/request"
 	"flowlane/internal/run"
 	"flowlane/internal/telemetry"
 )
@@ -35,9 +37,10 @@ const (
 	groupTimeout = 10 * time.Second
 )
 
-// startGrouper starts triggers that come at the same time in one transaction (pg.Groups). Each has its own caller and
-// its own answer, and what cannot be started so is left to a transaction of its own, which also finds out why. No group
-// waits for somebody who holds a definition, so that nobody suffers for another.
+// startGrouper starts triggers that come at the same time in one transaction (pg.Groups). Each has its own caller, its
+// own answer and its own idempotency key, and what cannot be started so is left to a transaction of its own, which also
+// finds out why. No group waits for somebody who holds a definition or a key for longer than a moment, so that nobody
+// suffers for another.
 type startGrouper struct {
 	h   *triggerHandler
 	log *slog.Logger
@@ -61,11 +64,14 @@ type groupedStart struct {
 	// started is nil where it must be started alone, or nobody knows whether it was: then err says so.
 	started *run.StartedBatch
 	err     error
+	// attempt is that with its idempotency key; nil without one. answered: another request with the key was faster.
+	attempt  *request.Attempt
+	answered bool
 }
 
 // start starts a trigger together with others; nil where it must be started alone.
 func (t *startGrouper) start(ctx context.Context, in run.StartInput) (*run.StartedBatch, error) {
-	if _, metered := t.metered.Load(in.DefinitionID); metered || exchangeOf(ctx).attempt != nil {
+	if _, metered := t.metered.Load(in.DefinitionID); metered {
 		return nil, nil
 	}
 	one := in.Small()
@@ -75,7 +81,7 @@ func (t *startGrouper) start(ctx context.Context, in run.StartInput) (*run.Start
 	// What belongs to the request is copied: its caller may leave.
 	one.By, one.Metadata, one.Trace = account.ActorFrom(ctx), bytes.Clone(one.Metadata), telemetry.Parent(ctx)
 	in.Source.Records, in.Metadata = nil, nil
-	s := &groupedStart{ctx: ctx, in: in, one: one, done: make(chan struct{})}
+	s := &groupedStart{ctx: ctx, in: in, one: one, attempt: exchangeOf(ctx).attempt, done: make(chan struct{})}
 	t.groups.Add(s, 1+(len(one.Sheet.Body)+len(one.Metadata))/groupBytes)
 	select {
 	case <-s.done:
@@ -89,6 +95,24 @@ func (t *startGrouper) start(ctx context.Context, in run.StartInput) (*run.Start
 func (t *startGrouper) serve(all []*groupedStart) {
 	ctx, cancel := context.WithTimeout(context.Background(), groupTimeout)
 	defer cancel()
+	defer func() {
+		for _, s := range all {
+			close(s.done)
+		}
+	}()
+	err := t.together(ctx, all)
+	for errors.Is(err, request.ErrAnswered) { // without those that are answered by then
+		err = t.together(ctx, all)
+	}
+}
+
+// together starts those in one transaction that are not answered and whose callers are still there, or none. It tells
+// them, unless nothing was started.
+func (t *startGrouper) together(ctx context.Context, all []*groupedStart) (err error) {
+	here := slices.DeleteFunc(slices.Clone(all), func(s *groupedStart) bool { return s.answered || s.ctx.Err() != nil })
+	if len(here) == 0 {
+		return nil
+	}
 	var parties []*party
 	var txID string
 	committing := false
@@ -99,12 +123,8 @@ func (t *startGrouper) serve(all []*groupedStart) {
 				tell(parties, errGroupBroke)
 			}
 		}
-		for _, s := range all {
-			close(s.done)
-		}
 	}()
-	here := slices.DeleteFunc(slices.Clone(all), func(s *groupedStart) bool { return s.ctx.Err() != nil })
-	err := pg.InTxShared(ctx, t.h.pool, func(ctx context.Context, tx pgx.Tx) error {
+	err = pg.InTxShared(ctx, t.h.pool, func(ctx context.Context, tx pgx.Tx) error {
 		versions, now, id, err := t.versions(ctx, tx, here)
 		if err != nil {
 			return err
@@ -114,7 +134,7 @@ func (t *startGrouper) serve(all []*groupedStart) {
 		for i, p := range parties {
 			alike[i] = &p.Alike
 		}
-		err = t.h.runs.StartAndClaim(ctx, tx, now, alike...)
+		err = t.h.runs.StartAndClaim(ctx, tx, now, func() pg.Query { return keepAll(ctx, parties) }, alike...)
 		committing = err == nil
 		return err
 	})
@@ -123,6 +143,32 @@ func (t *startGrouper) serve(all []*groupedStart) {
 	}
 	if err == nil || pg.CommitUnknown(err) { // else each starts alone, and meets its own refusal
 		tell(parties, err)
+	}
+	return err
+}
+
+// keepAll keeps the answers of those that have idempotency keys.
+func keepAll(ctx context.Context, parties []*party) pg.Query {
+	var keyed []*groupedStart
+	var answers []request.KeyedAnswer
+	for _, p := range parties {
+		for i, started := range p.Out {
+			if s := p.members[i]; s.attempt != nil {
+				keyed = append(keyed, s)
+				answers = append(answers, request.KeyedAnswer{Attempt: s.attempt,
+					Answer: *answerOf(http.StatusOK, triggerResultOf(started, nil))})
+			}
+		}
+	}
+	if len(keyed) == 0 {
+		return nil
+	}
+	return func(conn pg.DB) error {
+		answered, err := request.Keep(ctx, conn, answers)
+		for _, i := range answered {
+			keyed[i].answered, err = true, request.ErrAnswered
+		}
+		return err
 	}
 }
 

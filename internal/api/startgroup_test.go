@@ -23,6 +23,7 @@ const requestSteps = `[{"id":"a","tasks":[{"id":"c","action_id":"core__http__req
 type startGrouper struct {
 	client         *apitest.Client
 	flow, body     string
+	key            string
 	status         int
 	detail         string
 	caller, output string
@@ -36,12 +37,25 @@ func sendTogether(all []*startGrouper) {
 	for i, one := range all {
 		group.Go(func() {
 			<-begin
-			one.res = one.client.Do(http.MethodPost, "/flows/definitions/"+one.flow+"/trigger", one.body,
-				"X-Request-Id", fmt.Sprint("number-", i))
+			one.res = one.send(fmt.Sprint("number-", i))
 		})
 	}
 	close(begin)
 	group.Wait()
+}
+
+// send sends it with a request id.
+func (one *startGrouper) send(id string) apitest.Response {
+	return one.client.Do(http.MethodPost, "/flows/definitions/"+one.flow+"/trigger", one.body, "X-Request-Id", id,
+		idempotencyKey, one.key)
+}
+
+// again sends what was started again, which must be answered as before.
+func (one *startGrouper) again(t *testing.T) {
+	t.Helper()
+	again := one.send("again").Want(http.StatusOK)
+	assert.Equal(t, string(one.res.Body), string(again.Body))
+	assert.Equal(t, "true", again.Header.Get("Idempotency-Replayed"))
 }
 
 // refusePoison has the database refuse batches whose metadata says so.
@@ -83,6 +97,9 @@ func TestTrigger_Together(t *testing.T) {
 	add := func(client *apitest.Client, flow, body string, status int, detail string) *startGrouper {
 		one := &startGrouper{client: client, flow: flow, body: body, status: status, detail: detail,
 			caller: callers[client]}
+		if len(all)%3 == 0 {
+			one.key = fmt.Sprint("key-", len(all))
+		}
 		all = append(all, one)
 		return one
 	}
@@ -117,7 +134,7 @@ func TestTrigger_Together(t *testing.T) {
 	}
 	sendTogether(all)
 
-	started := 0
+	started, keyed := 0, 0
 	for i, one := range all {
 		if one.status != http.StatusOK {
 			if one.detail != "" {
@@ -130,6 +147,10 @@ func TestTrigger_Together(t *testing.T) {
 			continue
 		}
 		started++
+		if one.key != "" {
+			keyed++
+			one.again(t)
+		}
 		got := one.res.Want(http.StatusOK).JSON()
 		batch := got["batch_id"].(string)
 		assert.Equal(t, one.flow == uploads, got["estimate"] != nil)
@@ -155,6 +176,64 @@ func TestTrigger_Together(t *testing.T) {
 	transactions := s.number("SELECT count(DISTINCT xmin::text) FROM flow.audit_log WHERE action = 'triggerDefinition'")
 	assert.Less(t, transactions, started, "none shared a transaction")
 	t.Logf("%d triggers of %d were started in %d transactions", started, len(all), transactions)
+	assert.Equal(t, keyed, s.number("SELECT count(*) FROM flow.idempotency_key WHERE operation = 'triggerDefinition'"))
+}
+
+// slowStarts has a transaction that starts batches take long enough to be met, and for others to gather behind it.
+func (s *stack) slowStarts() {
+	s.t.Helper()
+	_, err := s.owner.Exec(s.t.Context(),
+		`CREATE FUNCTION public.take_time() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
+		CREATE TRIGGER take_time BEFORE INSERT ON flow.batch FOR EACH STATEMENT EXECUTE FUNCTION public.take_time();`)
+	require.NoError(s.t, err)
+}
+
+// TestTrigger_KeyTaken: where a trigger with a key meets the same one in another process, which is slow, it is answered
+// as that is, and those that came with it share their transactions nevertheless.
+func TestTrigger_KeyTaken(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	flow := s.define(transformSteps)
+	s.slowStarts()
+	const taken, rest = 4, 24
+	replica := s.replica()
+	var all []*startGrouper
+	for i := range rest {
+		body := fmt.Sprintf(`{"metadata":{"no":%d}}`, i)
+		one := &startGrouper{client: s.Client, flow: flow, body: body}
+		if all = append(all, one); i%2 == 0 {
+			one.key = fmt.Sprint("own-", i)
+		}
+		if i < taken {
+			key := fmt.Sprint("taken-", i)
+			for _, c := range []*apitest.Client{s.Client, replica} {
+				all = append(all, &startGrouper{client: c, flow: flow, body: `{"metadata":{"taken":true}}`, key: key})
+			}
+		}
+	}
+	sendTogether(all)
+	answers := map[string]map[string]bool{}
+	for _, one := range all {
+		one.res.Want(http.StatusOK)
+		if one.key != "" {
+			if answers[one.key] == nil {
+				answers[one.key] = map[string]bool{}
+			}
+			answers[one.key][string(one.res.Body)] = true
+			one.again(t)
+		}
+	}
+	for key, bodies := range answers {
+		assert.Len(t, bodies, 1, key)
+	}
+	assert.Len(t, answers, taken+rest/2)
+	assert.Equal(t, taken, s.number("SELECT count(*) FROM flow.batch WHERE metadata::json->>'taken' IS NOT NULL"))
+	assert.Equal(t, rest, s.number("SELECT count(*) FROM flow.batch WHERE metadata::json->>'taken' IS NULL"))
+	assert.Less(t, s.number("SELECT count(DISTINCT xmin::text) FROM flow.batch WHERE metadata::json->>'taken' IS NULL"),
+		rest, "they were started alone")
+	assert.Less(t, s.number(`SELECT count(DISTINCT k.xmin::text) FROM flow.idempotency_key k JOIN flow.batch b
+		ON position(b.id::text IN convert_from(k.answer, 'UTF8')) > 0 WHERE b.metadata::json->>'taken' IS NULL`), rest/2,
+		"those with keys were started alone")
 }
 
 // revoked returns the id of a credential that is not active.
@@ -168,23 +247,22 @@ func (s *stack) revoked() string {
 }
 
 // TestTrigger_TogetherBroken: while connections break at any time, each trigger starts one batch, or none where it is
-// answered 503; of one of which nobody knows, one or none.
+// answered 503; of one of which nobody knows, one or none. One with a key that is sent until it is answered has one.
 func TestTrigger_TogetherBroken(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	flow := s.define(transformSteps)
-	// A transaction takes long enough to be met.
-	_, err := s.owner.Exec(t.Context(),
-		`CREATE FUNCTION public.take_time() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
-		CREATE TRIGGER take_time BEFORE INSERT ON flow.batch FOR EACH STATEMENT EXECUTE FUNCTION public.take_time();`)
-	require.NoError(t, err)
+	s.slowStarts()
 	killed := s.breakAt("DefinitionsForStart", "BatchesStart", "DueWake")
 	var all []*startGrouper
 	for round := range 8 {
 		var now []*startGrouper
 		for i := range 60 {
-			now = append(now, &startGrouper{client: s.Client, flow: flow, body: fmt.Sprintf(`{"metadata":{"no":%d}}`,
-				round*60+i)})
+			one := &startGrouper{client: s.Client, flow: flow, body: fmt.Sprintf(`{"metadata":{"no":%d}}`, round*60+i)}
+			if i%2 == 0 {
+				one.key = fmt.Sprint("key-", round*60+i)
+			}
+			now = append(now, one)
 		}
 		sendTogether(now)
 		all = append(all, now...)
@@ -205,6 +283,16 @@ func TestTrigger_TogetherBroken(t *testing.T) {
 		}
 	}
 	assert.Positive(t, killed(), "no connection was lost: the test shows less than it should")
+	for i, one := range all {
+		if one.key == "" {
+			continue
+		}
+		if one.res.Status != http.StatusOK {
+			one.res = one.send("again").Want(http.StatusOK)
+		}
+		one.again(t)
+		assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.batch WHERE (metadata::json->>'no')::int = $1", i))
+	}
 }
 
 // gate has transactions that call await_gate wait until it is open.

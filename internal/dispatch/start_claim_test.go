@@ -52,7 +52,7 @@ func (b *bundle) startTogetherIn(lane *db.FlowLane, def uuid.UUID, n int, then .
 			Metadata: []byte(`{}`)})
 	}
 	err = pg.InTxShared(b.t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
-		if err := b.runs.StartAndClaim(ctx, tx, time.Time{}, g); err != nil {
+		if err := b.runs.StartAndClaim(ctx, tx, time.Time{}, nil, g); err != nil {
 			return err
 		}
 		if g.Refused != nil {
@@ -205,7 +205,7 @@ func TestStartClaim_AnotherWaits(t *testing.T) {
 					return err
 				}
 			}
-			if err := b.runs.StartAndClaim(ctx, tx, time.Time{}, g[1]); err != nil {
+			if err := b.runs.StartAndClaim(ctx, tx, time.Time{}, nil, g[1]); err != nil {
 				return err
 			}
 			return tx.QueryRow(ctx, "SELECT count(*) FROM flow.call").Scan(&claimed)

@@ -121,6 +121,12 @@ type Attempt struct {
 	ended     chan struct{}
 }
 
+// KeyedAnswer is the answer to an attempt.
+type KeyedAnswer struct {
+	*Attempt
+	Answer
+}
+
 var (
 	// ErrAnswered is Keep's error when an answer is there already. The transaction must be rolled back: Kept has the
 	// answer.
@@ -132,17 +138,38 @@ var (
 // Keep stores the answer in the transaction of what the request does; it comes last in it. A transaction of another
 // process that keeps an answer under the same key is waited for; if that commits, the error is ErrAnswered.
 func (at *Attempt) Keep(ctx context.Context, tx pgx.Tx, answer Answer) error {
-	n, err := at.answers.q.IdempotencyKeep(ctx, tx, db.IdempotencyKeepParams{
-		OrgID: at.place.orgID, KeyHash: at.place.keyHash[:], BodyHash: at.bodyHash[:], Operation: at.operation,
-		Status: int16(answer.Status), Answer: answer.Body, //nolint:gosec // a status
-	})
+	answered, err := Keep(ctx, tx, []KeyedAnswer{{at, answer}})
+	if err == nil && len(answered) > 0 {
+		err = ErrAnswered
+	}
+	return err
+}
+
+// Keep stores answers to several attempts as Attempt.Keep does, and returns the places of those that are answered
+// already: then the transaction must be rolled back.
+func Keep(ctx context.Context, conn db.DBTX, all []KeyedAnswer) (answered []int, err error) {
+	var in db.IdempotencyKeepParams
+	for i := range all {
+		k := &all[i]
+		in.OrgIds, in.KeyHashes = append(in.OrgIds, k.place.orgID), append(in.KeyHashes, k.place.keyHash[:])
+		in.BodyHashes, in.Operations = append(in.BodyHashes, k.bodyHash[:]), append(in.Operations, k.operation)
+		in.Statuses = append(in.Statuses, int16(k.Status)) //nolint:gosec // a status
+		in.Answers = append(in.Answers, k.Body)
+	}
+	rows, err := db.New().IdempotencyKeep(ctx, conn, in)
 	if err != nil {
-		return fmt.Errorf("keep the answer to a request: %w", err)
+		return nil, fmt.Errorf("keep the answers to requests: %w", err)
 	}
-	if n == 0 {
-		return ErrAnswered
+	kept := map[place]bool{}
+	for _, r := range rows {
+		kept[place{r.OrgID, [sha256.Size]byte(r.KeyHash)}] = true
 	}
-	return nil
+	for i := range all {
+		if !kept[all[i].place] {
+			answered = append(answered, i)
+		}
+	}
+	return answered, nil
 }
 
 // Kept returns the answer that is kept for the request; nil if there is none. Fault: Conflict when the key was used for

@@ -69,11 +69,13 @@ func (s *Service) now(ctx context.Context, conn db.DBTX, known time.Time) (time.
 // group whose records fit one page each, and all goes out together. The faults by which a group is refused are those of
 // Start but for its record set's; an error ends the transaction.
 func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, groups ...*Alike) error {
-	return s.startAlike(ctx, tx, now, nil, groups)
+	return s.startAlike(ctx, tx, now, nil, nil, groups)
 }
 
-// startAlike is StartAlike, where claimer claims what it can of the calls; nil for nothing.
-func (s *Service) startAlike(ctx context.Context, tx pgx.Tx, now time.Time, claimer Claimer, groups []*Alike) error {
+// startAlike is StartAlike, where claimer, unless it is nil, claims what it can of the calls; also is that of
+// StartAndClaim.
+func (s *Service) startAlike(ctx context.Context, tx pgx.Tx, now time.Time, claimer Claimer, also func() pg.Query,
+	groups []*Alike) error {
 	start := &StartClaim{later: pg.NewPipeline(tx), wakes: wakeUps{}, calls: map[uuid.UUID]uuid.UUID{}}
 	now, prepared, err := s.prepareAlike(ctx, tx, now, groups)
 	if err != nil {
@@ -86,6 +88,9 @@ func (s *Service) startAlike(ctx context.Context, tx pgx.Tx, now time.Time, clai
 		if err := claimer.ClaimStarted(ctx, tx, start); err != nil {
 			return err //nolint:wrapcheck // says everything
 		}
+	}
+	if also != nil {
+		start.Check(also())
 	}
 	var ids []string
 	var actors []*account.Actor

@@ -51,8 +51,12 @@ func (s *StartClaim) add(g *preparedAlike) {
 // Later takes statements that go with those of the start, before them.
 func (s *StartClaim) Later() *pg.Pipeline { return s.later }
 
-// Check puts a question in the round trip of the start's last statements, after them.
-func (s *StartClaim) Check(ask pg.Query) { s.asks = append(s.asks, ask) }
+// Check puts a question, unless it is nil, in the round trip of the start's last statements, after them.
+func (s *StartClaim) Check(ask pg.Query) {
+	if ask != nil {
+		s.asks = append(s.asks, ask)
+	}
+}
 
 // Wake makes (kind, key) due at a time, with what the start makes due.
 func (s *StartClaim) Wake(kind, key string, at time.Time) { s.wakes.add(kind, key, at) }
@@ -61,9 +65,11 @@ func (s *StartClaim) Wake(kind, key string, at time.Time) { s.wakes.add(kind, ke
 func (s *StartClaim) Claim(batchID, callID uuid.UUID) { s.calls[batchID] = callID }
 
 // StartAndClaim is StartAlike in a transaction of the service's own, in which calls of what starts are claimed, where
-// somebody does that (ClaimBy).
-func (s *Service) StartAndClaim(ctx context.Context, tx pgx.Tx, now time.Time, groups ...*Alike) error {
-	return s.startAlike(ctx, tx, now, s.claimer, groups)
+// somebody does that (ClaimBy). also, if it is set, is called once the groups say what starts; the question that it
+// returns goes with the last statements.
+func (s *Service) StartAndClaim(ctx context.Context, tx pgx.Tx, now time.Time, also func() pg.Query,
+	groups ...*Alike) error {
+	return s.startAlike(ctx, tx, now, s.claimer, also, groups)
 }
 
 // ClaimBy has starts claim their calls. It must precede all use.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const (
@@ -194,21 +196,29 @@ type start struct {
 	name   string
 	target float64
 	least  float64
+	// logged and kept are the most kB of log, and that may be kept; 0 for no such target.
+	logged, kept float64
 	// request returns the head and the body for a number.
 	request func(i int) (head, body []byte, err error)
 }
 
 func (b *smallBench) ways() []start {
 	return []start{
-		{"single-record triggers", 0.3, 2000, b.trigger},
-		{"single-record webhooks", 0.45, 3000, b.message},
+		{"single-record triggers", 0.3, 2000, 4, 1.5, func(i int) (head, body []byte, err error) {
+			return b.trigger(i, "")
+		}},
+		// What an SDK sends, so that a trigger which gets no answer can be sent again.
+		{"single-record triggers with keys", 0.3, 2000, 0, 0, func(i int) (head, body []byte, err error) {
+			return b.trigger(i, "Idempotency-Key: "+uuid.NewString()+"\r\n")
+		}},
+		{"single-record webhooks", 0.45, 3000, 4, 1.5, b.message},
 	}
 }
 
-func (b *smallBench) trigger(i int) (head, body []byte, err error) {
+func (b *smallBench) trigger(i int, header string) (head, body []byte, err error) {
 	body = fmt.Appendf(nil, `{"input_data":{"i":%d,"text":"one of many small starts"}}`, i)
-	return fmt.Appendf(nil, "POST /v1/flows/definitions/%s/trigger HTTP/1.1\r\nHost: bench\r\nX-API-Key: %s\r\n"+
-		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", b.def, b.h.s.key, len(body)), body, nil
+	return fmt.Appendf(nil, "POST /v1/flows/definitions/%s/trigger HTTP/1.1\r\nHost: bench\r\nX-API-Key: %s\r\n%s"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", b.def, b.h.s.key, header, len(body)), body, nil
 }
 
 func (b *smallBench) message(i int) (head, body []byte, err error) {
@@ -302,8 +312,8 @@ func (b *smallBench) through(ctx context.Context, n int) ([]row, error) {
 			row{what: w.name + " accepted", ours: perSecond(n, accepted, "requests"),
 				ratio: insert.Seconds() / accepted.Seconds()},
 			row{what: w.name + ", log", ours: fmt.Sprintf("%.1f kB", float64(spent.wal)/float64(n)/1e3),
-				ratio: float64(spent.wal) / float64(n) / 1e3, target: 4, most: true, unit: "kB"},
-			row{what: w.name + ", kept", ratio: total(kept) / 1e3, target: 1.5, most: true, unit: "kB"},
+				ratio: float64(spent.wal) / float64(n) / 1e3, target: w.logged, most: w.logged > 0, unit: "kB"},
+			row{what: w.name + ", kept", ratio: total(kept) / 1e3, target: w.kept, most: w.kept > 0, unit: "kB"},
 			row{what: w.name + ", kept of its call", ratio: kept["exchange"], unit: "bytes"},
 			row{what: w.name + ", Postgres", ours: cpu, ratio: float64((spent.postgres / each).Microseconds()) / 1e3,
 				target: 0.3, most: true, unit: "ms"},

@@ -159,7 +159,7 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 	if len(all) == 0 {
 		return nil
 	}
-	if err := s.Runs.StartAndClaim(ctx, tx, now, all...); err != nil {
+	if err := s.Runs.StartAndClaim(ctx, tx, now, nil, all...); err != nil {
 		return err
 	}
 	for i, alike := range all {
