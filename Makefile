@@ -24,7 +24,7 @@ GENERATED = gen internal/console/dist $(SDK)/src/gen $(SDK)/src/keyed.gen.ts sdk
 	sdk/python/flowlane/models.py sdk/python/flowlane/_operations.py
 # Tests share one Postgres: on a large machine, fewer of them at once than there are processors.
 AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); if [ "$$n" -gt 4 ]; then echo 4; else echo "$$n"; fi)
-GO_TEST = go test -vet=off -ldflags=-w -timeout 40m -parallel $$(($(AT_ONCE) + 1))
+GO_TEST = go test -vet=off -ldflags=-w -timeout 80m -parallel $$(($(AT_ONCE) + 1))
 
 .PHONY: help
 help: ## Show this help
@@ -152,7 +152,7 @@ test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATA
 .PHONY: test-pooled
 test-pooled: ## Run the tests of the API through a PgBouncer that hands out servers for transactions; POOLED=regex picks some
 	FLOWLANE_TEST_POOLER=$${FLOWLANE_TEST_POOLER:-$$(command -v pgbouncer || echo /usr/sbin/pgbouncer)} \
-		go test -count=1 -vet=off -ldflags=-w -timeout 20m -run '$(POOLED)' $(TEST) ./internal/api
+		go test -count=1 -vet=off -ldflags=-w -timeout 80m -run '$(POOLED)' $(TEST) ./internal/api
 
 .PHONY: simulate
 simulate: ## Drive the pure rules through 5,000 weeks of virtual time; SEEDS=100
