@@ -3,9 +3,9 @@ SELECT body_hash, status, answer FROM flow.idempotency_key
 WHERE org_id = @org_id AND key_hash = @key_hash AND created_at > flow.clock() - interval '24 hours';
 
 -- name: IdempotencyKeep :many
--- Keeps answers, and returns their keys. Waits for a transaction that is keeping an answer under one of the keys, in the
--- order of all, so that no two wait for each other. No row means that there is one already; an answer that is over its
--- time makes room.
+-- Keeps answers, and returns their keys. Waits for a transaction that is keeping an answer under one of the keys, in
+-- the order of all, so that no two wait for each other. No row means that there is one already; an answer that is over
+-- its time makes room.
 INSERT INTO flow.idempotency_key AS k (org_id, key_hash, body_hash, operation, status, answer)
 SELECT org_id, key_hash, body_hash, operation, status, answer
 FROM (

@@ -65,9 +65,9 @@ type IdempotencyKeepRow struct {
 	KeyHash []byte
 }
 
-// Keeps answers, and returns their keys. Waits for a transaction that is keeping an answer under one of the keys, in the
-// order of all, so that no two wait for each other. No row means that there is one already; an answer that is over its
-// time makes room.
+// Keeps answers, and returns their keys. Waits for a transaction that is keeping an answer under one of the keys, in
+// the order of all, so that no two wait for each other. No row means that there is one already; an answer that is over
+// its time makes room.
 func (q *Queries) IdempotencyKeep(ctx context.Context, db DBTX, arg IdempotencyKeepParams) ([]IdempotencyKeepRow, error) {
 	rows, err := db.Query(ctx, idempotencyKeep,
 		arg.OrgIds,

@@ -85,6 +85,9 @@ func (t *startGrouper) start(ctx context.Context, in run.StartInput) (*run.Start
 	t.groups.Add(s, 1+(len(one.Sheet.Body)+len(one.Metadata))/groupBytes)
 	select {
 	case <-s.done:
+		if s.answered { // to start it alone would only be rolled back
+			return nil, request.ErrAnswered
+		}
 		return s.started, s.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for the start: %w", ctx.Err())

@@ -183,7 +183,10 @@ func TestTrigger_Together(t *testing.T) {
 func (s *stack) slowStarts() {
 	s.t.Helper()
 	_, err := s.owner.Exec(s.t.Context(),
-		`CREATE FUNCTION public.take_time() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
+		`CREATE FUNCTION public.take_time() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			PERFORM pg_sleep(0.05);
+			RETURN NULL;
+		END $$;
 		CREATE TRIGGER take_time BEFORE INSERT ON flow.batch FOR EACH STATEMENT EXECUTE FUNCTION public.take_time();`)
 	require.NoError(s.t, err)
 }

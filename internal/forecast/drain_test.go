@@ -416,7 +416,8 @@ func TestDrain_Shut(t *testing.T) {
 	assert.Equal(t, forecast.Drained{Source: forecast.SourceWindow, Window: 3600}, out)
 }
 
-// TestDrain_Source: what is waited for most is what keeps the work: a backoff counts as a hold, as a pause of people does.
+// TestDrain_Source: what is waited for most is what keeps the work: a backoff counts as a hold, as a pause of people
+// does.
 func TestDrain_Source(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 5, 10, 0, 30, 0, time.UTC)

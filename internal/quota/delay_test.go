@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Both delays of a call end with the later one, and calls of which one may go begin with the earlier: what nothing keeps
-// takes no part.
+// Both delays of a call end with the later one, and calls of which one may go begin with the earlier: what nothing
+// keeps takes no part.
 func TestDelay(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
