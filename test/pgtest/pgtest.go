@@ -148,6 +148,11 @@ func createOf(t testing.TB, source string) (string, *pgxpool.Pool) {
 		t.Fatalf("pgtest: open the test's database: %v", err)
 	}
 	t.Cleanup(func() { drop(t, srv, pool, name) })
+	if migrated { // the template may be of yesterday, and nobody saw the time pass since
+		if _, err := pool.Exec(ctx, "UPDATE flow.retention_clock SET (reached, moved_at) = (SELECT now(), now())"); err != nil {
+			t.Fatalf("pgtest: %v", err)
+		}
+	}
 	return dsn, pool
 }
 
