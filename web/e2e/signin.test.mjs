@@ -125,12 +125,12 @@ describe('an attacker', () => {
   it('does nothing from another page, and not around one', async () => {
     const { page } = await at(server, '', { expected: [/^asks http:\/\/(localhost|127\.0\.0\.1):/, /frame-ancestors|refused to connect/i] });
     // Another site on this machine, and another port of the same one: their requests carry what the browser lets them carry. The form
-    // leaves the page, and so waits for the frame.
+    // leaves the page, and so waits until all of it was loaded, the frame too.
     const attacker = createServer((_, answer) => answer.setHeader('Content-Type', 'text/html').end(`
-      <script>const framed = new Promise((loaded) => { window.loaded = loaded; })</script>
-      <iframe src="${server.url}/console/" onload="loaded()"></iframe>
+      <script>const loaded = new Promise((done) => addEventListener('load', done))</script>
+      <iframe src="${server.url}/console/"></iframe>
       <form method="post" enctype="text/plain" action="${server.url}/v1/admin/dispatch/pause"></form>
-      <script>Promise.all([framed, fetch('${server.url}/v1/account/me', {credentials: 'include', mode: 'no-cors'})])
+      <script>Promise.all([loaded, fetch('${server.url}/v1/account/me', {credentials: 'include', mode: 'no-cors'})])
         .then(() => document.forms[0].submit())</script>`));
     await new Promise((ready) => attacker.listen(0, '127.0.0.1', ready));
     attacker.unref();
@@ -141,7 +141,8 @@ describe('an attacker', () => {
     page.on('console', (m) => { if (/frame-ancestors|refused to connect/.test(m.text())) framed++; });
     for (const host of ['localhost', '127.0.0.1']) {
       statuses.length = framed = 0;
-      await page.goto(`http://${host}:${attacker.address().port}/`);
+      await page.goto(`http://${host}:${attacker.address().port}/`, { waitUntil: 'commit' });
+      await page.waitForURL('**/v1/admin/dispatch/pause', { waitUntil: 'commit' });
       await until(() => statuses.length >= 2, 'the answers to the forged requests');
       await until(() => framed > 0, 'the refusal of the frame');
       assert.ok(statuses.every((s) => s === 401), `${host}: ${statuses}`);
