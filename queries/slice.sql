@@ -76,20 +76,21 @@ JOIN (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]
     ON j.batch_id = d.batch_id AND j.position = d.position;
 
 -- name: JobInsert :copyfrom
-INSERT INTO flow.job (batch_id, position, slice_no, detached_step, step_no, remaining, status, ready, doomed, attempts,
-    error, started_at, updated_at)
-VALUES (@batch_id, @position, @slice_no, @detached_step, @step_no, @remaining, @status, @ready, @doomed, @attempts, @error,
-    @started_at, @updated_at);
+INSERT INTO flow.job (batch_id, position, slice_no, detached_step, step_no, remaining, status, ready, end_status,
+    attempts, error, started_at, updated_at)
+VALUES (@batch_id, @position, @slice_no, @detached_step, @step_no, @remaining, @status, @ready, @end_status,
+    @attempts, @error, @started_at, @updated_at);
 
 -- name: JobUpdate :exec
 UPDATE flow.job j SET step_no = d.step_no, remaining = d.remaining, status = d.status::flow.job_status, ready = d.ready,
-    doomed = nullif(d.doomed, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''),
+    end_status = nullif(d.end_status, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''),
         started_at = coalesce(j.started_at, @now::timestamptz), updated_at = @now::timestamptz
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]) AS position,
     unnest(@step_nos::smallint[]) AS step_no,
         unnest(@remaining::smallint[]) AS remaining, unnest(@statuses::text[]) AS status,
             unnest(@readies::boolean[]) AS ready,
-        unnest(@doomed::text[]) AS doomed, unnest(@attempts::int[]) AS attempts, unnest(@errors::text[]) AS error) d
+    unnest(@end_statuses::text[]) AS end_status, unnest(@attempts::int[]) AS attempts,
+    unnest(@errors::text[]) AS error) d
 WHERE j.batch_id = d.batch_id AND j.position = d.position;
 
 -- name: SlicesReady :many

@@ -302,7 +302,7 @@ CREATE TABLE flow.job (
     remaining smallint NOT NULL DEFAULT 0 CHECK (remaining >= 0),
     status flow.job_status NOT NULL,
     ready boolean NOT NULL DEFAULT false,
-    doomed flow.job_status,
+    end_status flow.job_status,
     attempts int NOT NULL DEFAULT 1,
     error text,
     started_at timestamptz,
@@ -320,7 +320,7 @@ COMMENT ON COLUMN flow.job.step_no IS 'The step at which it stands now, from 0.'
 COMMENT ON COLUMN flow.job.remaining IS 'Tasks of the current step that are not settled yet: calls and waits.';
 COMMENT ON COLUMN flow.job.status IS 'Where it stands; a trigger refuses moves that are not drawn in batch/status.go.';
 COMMENT ON COLUMN flow.job.ready IS 'True while in-process work is to be done for this job alone.';
-COMMENT ON COLUMN flow.job.doomed IS 'What it ends as once the other tasks of its step are settled; null while nothing failed.';
+COMMENT ON COLUMN flow.job.end_status IS 'What it ends as once the other tasks of its step are settled; null while nothing failed.';
 COMMENT ON COLUMN flow.job.attempts IS 'How often it was tried, over all of its calls and runs.';
 COMMENT ON COLUMN flow.job.error IS 'Why it failed or was rejected, as JSON that the API shows; null for none. May hold what a provider said of a record.';
 COMMENT ON COLUMN flow.job.started_at IS 'When its first task began; null before.';

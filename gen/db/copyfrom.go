@@ -76,7 +76,7 @@ func (r iteratorForJobInsert) Values() ([]interface{}, error) {
 		r.rows[0].Remaining,
 		r.rows[0].Status,
 		r.rows[0].Ready,
-		r.rows[0].Doomed,
+		r.rows[0].EndStatus,
 		r.rows[0].Attempts,
 		r.rows[0].Error,
 		r.rows[0].StartedAt,
@@ -89,7 +89,7 @@ func (r iteratorForJobInsert) Err() error {
 }
 
 func (q *Queries) JobInsert(ctx context.Context, db DBTX, arg []JobInsertParams) (int64, error) {
-	return db.CopyFrom(ctx, []string{"flow", "job"}, []string{"batch_id", "position", "slice_no", "detached_step", "step_no", "remaining", "status", "ready", "doomed", "attempts", "error", "started_at", "updated_at"}, &iteratorForJobInsert{rows: arg})
+	return db.CopyFrom(ctx, []string{"flow", "job"}, []string{"batch_id", "position", "slice_no", "detached_step", "step_no", "remaining", "status", "ready", "end_status", "attempts", "error", "started_at", "updated_at"}, &iteratorForJobInsert{rows: arg})
 }
 
 // iteratorForRetrySliceInsert implements pgx.CopyFromSource.

@@ -1312,7 +1312,7 @@ type FlowJob struct {
 	// True while in-process work is to be done for this job alone.
 	Ready bool
 	// What it ends as once the other tasks of its step are settled; null while nothing failed.
-	Doomed *FlowJobStatus
+	EndStatus *FlowJobStatus
 	// How often it was tried, over all of its calls and runs.
 	Attempts int32
 	// Why it failed or was rejected, as JSON that the API shows; null for none. May hold what a provider said of a record.

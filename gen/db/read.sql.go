@@ -1117,7 +1117,7 @@ const jobsRead = `-- name: JobsRead :many
 SELECT j.batch_id, j.position, j.slice_no, j.detached_step, j.step_no, j.status, j.attempts,
     coalesce(CASE WHEN NOT $1::boolean THEN j.error END, '')::text AS error, j.started_at, j.updated_at
 FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no) d
-CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, detached_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no OFFSET 0) j
+CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, detached_step, step_no, remaining, status, ready, end_status, attempts, error, started_at, updated_at FROM flow.job a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no OFFSET 0) j
 `
 
 type JobsReadParams struct {

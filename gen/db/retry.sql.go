@@ -93,7 +93,7 @@ func (q *Queries) InheritedRead(ctx context.Context, db DBTX, arg InheritedReadP
 const jobsFirstStep = `-- name: JobsFirstStep :one
 SELECT coalesce(min(j.step_no), 32767)::smallint AS step_no
 FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, detached_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job x WHERE x.batch_id = $2 AND x.slice_no = n.no OFFSET 0) j
+CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, detached_step, step_no, remaining, status, ready, end_status, attempts, error, started_at, updated_at FROM flow.job x WHERE x.batch_id = $2 AND x.slice_no = n.no OFFSET 0) j
 `
 
 type JobsFirstStepParams struct {

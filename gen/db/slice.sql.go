@@ -21,7 +21,7 @@ type JobInsertParams struct {
 	Remaining    int16
 	Status       FlowJobStatus
 	Ready        bool
-	Doomed       *FlowJobStatus
+	EndStatus    *FlowJobStatus
 	Attempts     int32
 	Error        *string
 	StartedAt    *time.Time
@@ -31,7 +31,7 @@ type JobInsertParams struct {
 const jobPositionsDetached = `-- name: JobPositionsDetached :many
 SELECT j.slice_no, j.position
 FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, detached_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job x WHERE x.batch_id = $2 AND x.slice_no = n.no
+CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, detached_step, step_no, remaining, status, ready, end_status, attempts, error, started_at, updated_at FROM flow.job x WHERE x.batch_id = $2 AND x.slice_no = n.no
     AND x.detached_step < $3 OFFSET 0) j
 ORDER BY j.slice_no, j.position
 `
@@ -70,27 +70,28 @@ func (q *Queries) JobPositionsDetached(ctx context.Context, db DBTX, arg JobPosi
 
 const jobUpdate = `-- name: JobUpdate :exec
 UPDATE flow.job j SET step_no = d.step_no, remaining = d.remaining, status = d.status::flow.job_status, ready = d.ready,
-    doomed = nullif(d.doomed, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''),
+    end_status = nullif(d.end_status, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''),
         started_at = coalesce(j.started_at, $1::timestamptz), updated_at = $1::timestamptz
 FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::bigint[]) AS position,
     unnest($4::smallint[]) AS step_no,
         unnest($5::smallint[]) AS remaining, unnest($6::text[]) AS status,
             unnest($7::boolean[]) AS ready,
-        unnest($8::text[]) AS doomed, unnest($9::int[]) AS attempts, unnest($10::text[]) AS error) d
+    unnest($8::text[]) AS end_status, unnest($9::int[]) AS attempts,
+    unnest($10::text[]) AS error) d
 WHERE j.batch_id = d.batch_id AND j.position = d.position
 `
 
 type JobUpdateParams struct {
-	Now       time.Time
-	BatchIds  []uuid.UUID
-	Positions []int64
-	StepNos   []int16
-	Remaining []int16
-	Statuses  []string
-	Readies   []bool
-	Doomed    []string
-	Attempts  []int32
-	Errors    []string
+	Now         time.Time
+	BatchIds    []uuid.UUID
+	Positions   []int64
+	StepNos     []int16
+	Remaining   []int16
+	Statuses    []string
+	Readies     []bool
+	EndStatuses []string
+	Attempts    []int32
+	Errors      []string
 }
 
 func (q *Queries) JobUpdate(ctx context.Context, db DBTX, arg JobUpdateParams) error {
@@ -102,7 +103,7 @@ func (q *Queries) JobUpdate(ctx context.Context, db DBTX, arg JobUpdateParams) e
 		arg.Remaining,
 		arg.Statuses,
 		arg.Readies,
-		arg.Doomed,
+		arg.EndStatuses,
 		arg.Attempts,
 		arg.Errors,
 	)
@@ -110,7 +111,7 @@ func (q *Queries) JobUpdate(ctx context.Context, db DBTX, arg JobUpdateParams) e
 }
 
 const jobsAt = `-- name: JobsAt :many
-SELECT j.batch_id, j.position, j.slice_no, j.detached_step, j.step_no, j.remaining, j.status, j.ready, j.doomed, j.attempts, j.error, j.started_at, j.updated_at FROM flow.job j
+SELECT j.batch_id, j.position, j.slice_no, j.detached_step, j.step_no, j.remaining, j.status, j.ready, j.end_status, j.attempts, j.error, j.started_at, j.updated_at FROM flow.job j
 JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS position) d
     ON j.batch_id = d.batch_id AND j.position = d.position
 `
@@ -138,7 +139,7 @@ func (q *Queries) JobsAt(ctx context.Context, db DBTX, arg JobsAtParams) ([]Flow
 			&i.Remaining,
 			&i.Status,
 			&i.Ready,
-			&i.Doomed,
+			&i.EndStatus,
 			&i.Attempts,
 			&i.Error,
 			&i.StartedAt,
@@ -155,7 +156,7 @@ func (q *Queries) JobsAt(ctx context.Context, db DBTX, arg JobsAtParams) ([]Flow
 }
 
 const jobsReady = `-- name: JobsReady :many
-SELECT j.batch_id, j.position, j.slice_no, j.detached_step, j.step_no, j.remaining, j.status, j.ready, j.doomed, j.attempts, j.error, j.started_at, j.updated_at FROM flow.job j WHERE j.batch_id = $1 AND j.ready
+SELECT j.batch_id, j.position, j.slice_no, j.detached_step, j.step_no, j.remaining, j.status, j.ready, j.end_status, j.attempts, j.error, j.started_at, j.updated_at FROM flow.job j WHERE j.batch_id = $1 AND j.ready
     AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = $1
         AND (b.status IN ('queued', 'running')) IS TRUE AND b.stopped_at IS NULL)
 ORDER BY j.position LIMIT $2
@@ -184,7 +185,7 @@ func (q *Queries) JobsReady(ctx context.Context, db DBTX, arg JobsReadyParams) (
 			&i.Remaining,
 			&i.Status,
 			&i.Ready,
-			&i.Doomed,
+			&i.EndStatus,
 			&i.Attempts,
 			&i.Error,
 			&i.StartedAt,

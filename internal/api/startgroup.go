@@ -133,11 +133,11 @@ func (t *startGrouper) together(ctx context.Context, all []*groupedStart) (err e
 			return err
 		}
 		txID, parties = id, partiesOf(here, versions)
-		alike := make([]*run.Alike, len(parties))
+		groups := make([]*run.StartGroup, len(parties))
 		for i, p := range parties {
-			alike[i] = &p.Alike
+			groups[i] = &p.StartGroup
 		}
-		err = t.h.runs.StartAndClaim(ctx, tx, now, func() pg.Query { return keepAll(ctx, parties) }, alike...)
+		err = t.h.runs.StartAndClaim(ctx, tx, now, func() pg.Query { return keepAll(ctx, parties) }, groups...)
 		committing = err == nil
 		return err
 	})
@@ -258,7 +258,7 @@ func (t *startGrouper) known(plan *definition.Plan) (metered bool) {
 
 // party are triggers of a group that differ in nothing but their records, metadata and request.
 type party struct {
-	run.Alike
+	run.StartGroup
 
 	members []*groupedStart
 }
@@ -286,7 +286,7 @@ func partiesOf(all []*groupedStart, versions map[flow]int32) (out []*party) {
 		}
 		p := byKey[k]
 		if p == nil {
-			p = &party{Alike: run.Alike{In: s.in}}
+			p = &party{StartGroup: run.StartGroup{In: s.in}}
 			p.In.Version, byKey[k], out = version, p, append(out, p)
 		}
 		p.Each, p.members = append(p.Each, *s.one), append(p.members, s)

@@ -174,7 +174,7 @@ func (r *renderer) open(ctx context.Context, parts []batch.Part) (byNo map[int32
 	}
 	recs, err := r.d.Runs.Open(ctx, r.d.Pool, r.batch, refs, parts[0].StepNo, r.used)
 	if err == nil && r.lost != nil {
-		err = r.d.Runs.ReadOutlasting(ctx, r.d.Pool, r.batch, recs, parts[0].StepNo, r.lost)
+		err = r.d.Runs.ReadLossSpans(ctx, r.d.Pool, r.batch, recs, parts[0].StepNo, r.lost)
 	}
 	byNo = map[int32]*run.Records{}
 	for _, rec := range recs {

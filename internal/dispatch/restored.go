@@ -23,7 +23,7 @@ import (
 
 // mayHaveGone is the loss in which a record may have been sent; nil for none.
 func (r *renderer) mayHaveGone(p *batch.Part, offset int32, rec *run.Records) *pg.Loss {
-	if !r.lost.MayHaveGone(p.ReadyAt) || rec.Outlasts(offset) {
+	if !r.lost.MayHaveGone(p.ReadyAt) || rec.SpansLoss(offset) {
 		return nil
 	}
 	return r.lost

@@ -45,7 +45,7 @@ func (b *bundle) startTogether(def uuid.UUID, n int, then ...func(ctx context.Co
 func (b *bundle) startTogetherIn(lane *db.FlowLane, def uuid.UUID, n int, then ...func(ctx context.Context,
 	tx pgx.Tx) error) (ids []uuid.UUID, claimed int, err error) {
 	b.t.Helper()
-	g := &run.Alike{In: run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1, TriggerType: run.TriggerAPICall,
+	g := &run.StartGroup{In: run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1, TriggerType: run.TriggerAPICall,
 		Lane: lane}}
 	for i := range n {
 		g.Each = append(g.Each, run.Small{Sheet: recordset.OneSheet([][]byte{[]byte(plainRow(i))}),
@@ -192,16 +192,16 @@ func TestStartClaim_AnotherWaits(t *testing.T) {
 	close(r.answer)
 	var ids []uuid.UUID
 	for _, claims := range []bool{true, false} {
-		g := [2]*run.Alike{}
+		g := [2]*run.StartGroup{}
 		for i := range g {
-			g[i] = &run.Alike{In: run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1,
+			g[i] = &run.StartGroup{In: run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1,
 				TriggerType: run.TriggerAPICall}, Each: []run.Small{{Sheet: recordset.OneSheet([][]byte{[]byte(`{}`)}),
 				Metadata: []byte(`{}`)}}}
 		}
 		claimed := 0
 		require.NoError(t, pg.InTxShared(t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
 			if !claims {
-				if err := b.runs.StartAlike(ctx, tx, time.Time{}, g[0]); err != nil {
+				if err := b.runs.StartGroups(ctx, tx, time.Time{}, g[0]); err != nil {
 					return err
 				}
 			}

@@ -12,13 +12,13 @@ import (
 	"flowlane/internal/pg"
 )
 
-// Outlasts reports whether the record at this offset waited before the step for longer than the loss of ReadOutlasting:
+// SpansLoss reports whether the record at this offset waited before the step for longer than the loss of ReadLossSpans:
 // then it did not come to the step in the lost time.
-func (r *Records) Outlasts(offset int32) bool { return r.outlasts != nil && r.outlasts[offset] }
+func (r *Records) SpansLoss(offset int32) bool { return r.spansLoss != nil && r.spansLoss[offset] }
 
-// ReadOutlasting finds out which records of slices waited in steps before this one for so long that they cannot have
+// ReadLossSpans finds out which records of slices waited in steps before this one for so long that they cannot have
 // come to it in the time that a restore has lost. Waits that something else than the time can end prove nothing.
-func (s *Service) ReadOutlasting(ctx context.Context, conn db.DBTX, b *Batch, recs []*Records, step int16,
+func (s *Service) ReadLossSpans(ctx context.Context, conn db.DBTX, b *Batch, recs []*Records, step int16,
 	loss *pg.Loss) error {
 	if !delays(b, step) {
 		return nil
@@ -33,13 +33,13 @@ func (s *Service) ReadOutlasting(ctx context.Context, conn db.DBTX, b *Batch, re
 		return err
 	}
 	for _, r := range recs {
-		r.outlasts = make([]bool, len(r.Rows))
+		r.spansLoss = make([]bool, len(r.Rows))
 		none := func(int32, int32) bool { return false }
 		err := batch.DecodeFragments(bodies[batch.SliceKey{Batch: b.ID, No: r.No}], int32(len(r.Rows)), none,
 			batch.DecodeWhole,
 			func(no, task int16, t *batch.Entry) {
-				if no < step && b.Plan.Steps[no].Tasks[task].Action.Utility == delayUtility && outlasts(t, loss) {
-					t.Each(func(o int32) { r.outlasts[o] = true })
+				if no < step && b.Plan.Steps[no].Tasks[task].Action.Utility == delayUtility && spansLoss(t, loss) {
+					t.Each(func(o int32) { r.spansLoss[o] = true })
 				}
 			})
 		if err != nil {
@@ -61,9 +61,9 @@ func delays(b *Batch, step int16) bool {
 	return false
 }
 
-// outlasts reports whether an entry of a delay tells of one that was not over in the lost time: it had begun before and
-// ended behind it, or takes longer than that.
-func outlasts(t *batch.Entry, loss *pg.Loss) bool {
+// spansLoss reports whether an entry of a delay tells of one that was not over in the lost time: it had begun before
+// and ended behind it, or takes longer than that.
+func spansLoss(t *batch.Entry, loss *pg.Loss) bool {
 	var out struct {
 		Until time.Time `json:"waited_until"`
 	}

@@ -105,9 +105,9 @@ func (c *Change) againJob(j *job, p *batch.Part, e *Exception) {
 func (c *Change) advanceJob(j *job, first int64, ended batch.Status) {
 	h := c.heads[j.BatchID]
 	switch {
-	case j.Doomed != nil:
-		c.moveJob(j, *j.Doomed)
-		j.Doomed = nil
+	case j.EndStatus != nil:
+		c.moveJob(j, *j.EndStatus)
+		j.EndStatus = nil
 	case h.last(j.StepNo):
 		c.moveJob(j, ended)
 	default:
@@ -183,6 +183,6 @@ func addJob(up *db.JobUpdateParams, j *job, status batch.Status) {
 	up.BatchIds, up.Positions = append(up.BatchIds, j.BatchID), append(up.Positions, j.Position)
 	up.StepNos, up.Remaining = append(up.StepNos, j.StepNo), append(up.Remaining, j.Remaining)
 	up.Statuses, up.Readies = append(up.Statuses, string(status)), append(up.Readies, j.Ready)
-	up.Doomed, up.Attempts = append(up.Doomed, string(pg.Value(j.Doomed))), append(up.Attempts, j.Attempts)
+	up.EndStatuses, up.Attempts = append(up.EndStatuses, string(pg.Value(j.EndStatus))), append(up.Attempts, j.Attempts)
 	up.Errors = append(up.Errors, pg.Value(j.Error))
 }

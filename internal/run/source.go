@@ -33,8 +33,8 @@ type Records struct {
 	// from and to are the offsets between which outputs were read, bytes how much that is.
 	from, to int32
 	bytes    int
-	// outlasts are the records that waited for longer than a loss; nil for none.
-	outlasts []bool
+	// spansLoss are the records that waited for longer than a loss; nil for none.
+	spansLoss []bool
 }
 
 // Release gives the memory of the slice back, and of slices that were opened with it from the same page.

@@ -98,8 +98,8 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 		one = &Small{Metadata: in.metadata()}
 	}
 	one.By, one.Trace = account.ActorFrom(ctx), telemetry.Parent(ctx)
-	alone := Alike{In: in, Each: []Small{*one}}
-	if err := s.StartAlike(ctx, tx, in.Now, &alone); err != nil {
+	alone := StartGroup{In: in, Each: []Small{*one}}
+	if err := s.StartGroups(ctx, tx, in.Now, &alone); err != nil {
 		return nil, err
 	}
 	if alone.Refused != nil {

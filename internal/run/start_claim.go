@@ -37,7 +37,7 @@ type StartedCall struct {
 }
 
 // add adds the batches of a group that a call may take.
-func (s *StartClaim) add(g *preparedAlike) {
+func (s *StartClaim) add(g *preparedGroup) {
 	if !g.rows.Calls || !g.rows.InQueue || g.rows.Paced {
 		return
 	}
@@ -64,12 +64,12 @@ func (s *StartClaim) Wake(kind, key string, at time.Time) { s.wakes.add(kind, ke
 // Claim says that a call of which Later has the row takes the record of a batch.
 func (s *StartClaim) Claim(batchID, callID uuid.UUID) { s.calls[batchID] = callID }
 
-// StartAndClaim is StartAlike in a transaction of the service's own, in which calls of what starts are claimed, where
+// StartAndClaim is StartGroups in a transaction of the service's own, in which calls of what starts are claimed, where
 // somebody does that (ClaimBy). also, if it is set, is called once the groups say what starts; the question that it
 // returns goes with the last statements.
 func (s *Service) StartAndClaim(ctx context.Context, tx pgx.Tx, now time.Time, also func() pg.Query,
-	groups ...*Alike) error {
-	return s.startAlike(ctx, tx, now, s.claimer, also, groups)
+	groups ...*StartGroup) error {
+	return s.startGroups(ctx, tx, now, s.claimer, also, groups)
 }
 
 // ClaimBy has starts claim their calls. It must precede all use.

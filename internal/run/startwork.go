@@ -243,7 +243,7 @@ func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedS
 	if err != nil {
 		return uuid.Nil, err
 	}
-	g := Alike{Each: []Small{{Sheet: recordset.OneSheet([][]byte{wanted.input}), Metadata: wanted.metadata,
+	g := StartGroup{Each: []Small{{Sheet: recordset.OneSheet([][]byte{wanted.input}), Metadata: wanted.metadata,
 		Trace: telemetry.Stored(parent.Trace)}},
 		In: StartInput{
 			OrgID: h.OrgID, DefinitionID: wanted.definition, Version: p.version, Lane: wanted.laneOf(),
@@ -253,7 +253,7 @@ func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedS
 	if err != nil {
 		return uuid.Nil, err
 	}
-	if err := c.s.writeAlike(ctx, &StartClaim{later: later, wakes: c.wakes}, ready); err != nil {
+	if err := c.s.writeGroup(ctx, &StartClaim{later: later, wakes: c.wakes}, ready); err != nil {
 		return uuid.Nil, err
 	}
 	return g.Out[0].BatchID, account.Audit(ctx, later, auditType, g.Out[0].BatchID.String())

@@ -256,7 +256,7 @@ func (e *ending) failSlice(s *db.SliceRowsRow, p *batch.Part, t *batch.Entry) {
 func (e *ending) endJob(j *job, p *batch.Part, entry batch.Entry, beside bool) {
 	e.c.slice(batch.SliceKey{Batch: e.h.ID, No: p.SliceNo}) // the batch's counters move with the job
 	j.Remaining--
-	if j.Doomed == nil {
+	if j.EndStatus == nil {
 		entry.From = int32(j.Position - p.First)
 		entry.To = entry.From + 1
 		e.c.add(p, entry)
@@ -330,8 +330,8 @@ func (c *Change) dropWaits(ctx context.Context, keys []batch.JobKey) error {
 // noteFailure notes how a record will end once its tasks are settled. Of several that failed, the first failure counts;
 // one of ours counts more than a rejection by a provider.
 func (c *Change) noteFailure(j *job, as batch.Status, e *batch.JobError) {
-	if j.Doomed == nil || *j.Doomed == batch.Rejected && as == batch.Failed {
-		j.Doomed, j.Error = new(as), new(errorText(e))
+	if j.EndStatus == nil || *j.EndStatus == batch.Rejected && as == batch.Failed {
+		j.EndStatus, j.Error = new(as), new(errorText(e))
 	}
 	k := batch.JobKey{Batch: j.BatchID, Position: j.Position}
 	j.Remaining -= c.dropped[k]

@@ -210,7 +210,7 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 			return err
 		}
 	}
-	if err := s.Runs.StartAlike(ctx, tx, time.Time{}, group); err != nil {
+	if err := s.Runs.StartGroups(ctx, tx, time.Time{}, group); err != nil {
 		return err
 	}
 	if group.Refused != nil {

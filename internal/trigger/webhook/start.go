@@ -135,7 +135,7 @@ func freshOf(rows []db.WebhookAcceptRow, in *db.WebhookAcceptParams) (out []db.F
 
 // startFresh starts the batches of deliveries that were just added, or none: err says of whose that cannot be.
 func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) error {
-	var all []*run.Alike
+	var all []*run.StartGroup
 	var whose []*joined
 	var now time.Time
 	for _, j := range group {
@@ -144,14 +144,14 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 			continue
 		}
 		began := time.Now()
-		var alike *run.Alike
+		var group *run.StartGroup
 		if j.err = errLeft; j.startable {
-			alike, j.err = startsOf(&j.hook, fresh, j.traces)
+			group, j.err = startsOf(&j.hook, fresh, j.traces)
 		}
 		if time.Since(began) > templateSlow {
 			s.bursts.alone(j.in.ID, time.Now())
 		}
-		all, whose, now = append(all, alike), append(whose, j), maxTime(now, fresh[0].ReceivedAt)
+		all, whose, now = append(all, group), append(whose, j), maxTime(now, fresh[0].ReceivedAt)
 	}
 	if len(startable(whose)) < len(whose) {
 		return errLeft
@@ -162,8 +162,8 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 	if err := s.Runs.StartAndClaim(ctx, tx, now, nil, all...); err != nil {
 		return err
 	}
-	for i, alike := range all {
-		whose[i].err = alike.Refused
+	for i, group := range all {
+		whose[i].err = group.Refused
 	}
 	if len(startable(whose)) < len(whose) {
 		return errLeft
@@ -173,35 +173,35 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 
 // startsOf are the starts of deliveries of a webhook, with the traces of their messages.
 func startsOf(hook *db.WebhookStartRow, fresh []db.FlowWebhookDelivery,
-	traces map[string][]byte) (*run.Alike, error) {
+	traces map[string][]byte) (*run.StartGroup, error) {
 	template, err := compileTemplate(hook.FlowWebhook.InputTemplate)
 	if err != nil {
 		return nil, err
 	}
-	alike := groupOf(&hook.FlowWebhook, hook.Version)
+	group := groupOf(&hook.FlowWebhook, hook.Version)
 	for i := range fresh {
 		d := &fresh[i]
 		record, err := recordOf(template, d)
 		if err != nil {
 			return nil, err
 		}
-		if err := addTo(alike, record, d.ID, d.ID); err != nil {
+		if err := addTo(group, record, d.ID, d.ID); err != nil {
 			return nil, err
 		}
-		alike.Each[i].Trace = traces[d.MessageID]
+		group.Each[i].Trace = traces[d.MessageID]
 	}
-	return alike, nil
+	return group, nil
 }
 
 // groupOf is a group of starts for deliveries of a webhook, which is empty yet.
-func groupOf(w *db.FlowWebhook, version int32) *run.Alike {
+func groupOf(w *db.FlowWebhook, version int32) *run.StartGroup {
 	source := FormatID(w.ID)
-	return &run.Alike{In: run.StartInput{OrgID: w.OrgID, DefinitionID: w.DefinitionID, Version: version,
+	return &run.StartGroup{In: run.StartInput{OrgID: w.OrgID, DefinitionID: w.DefinitionID, Version: version,
 		TriggerType: run.TriggerWebhook, TriggerSource: &source, CreatedBy: &w.CreatedBy}}
 }
 
 // addTo adds the start of a delivery to a group; batch is the id that it has: the delivery's, or zero for a new one.
-func addTo(group *run.Alike, record []byte, delivery, batch uuid.UUID) error {
+func addTo(group *run.StartGroup, record []byte, delivery, batch uuid.UUID) error {
 	sheet := recordset.OneSheet([][]byte{record})
 	if sheet == nil {
 		return fmt.Errorf("a record of %d bytes fits no page", len(record))
