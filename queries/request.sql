@@ -2,6 +2,15 @@
 SELECT body_hash, status, answer FROM flow.idempotency_key
 WHERE org_id = @org_id AND key_hash = @key_hash AND created_at > flow.clock() - interval '24 hours';
 
+-- name: IdempotencyAnswers :many
+-- IdempotencyAnswer for several requests, each of its organization.
+SELECT k.org_id, k.key_hash, k.body_hash, k.status, k.answer
+FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@key_hashes::bytea[]) AS key_hash) d
+CROSS JOIN LATERAL (
+    SELECT * FROM flow.idempotency_key i WHERE i.org_id = d.org_id AND i.key_hash = d.key_hash
+        AND i.created_at > flow.clock() - interval '24 hours' OFFSET 0
+) k;
+
 -- name: IdempotencyKeep :many
 -- Keeps answers, and returns their keys. Waits for a transaction that is keeping an answer under one of the keys, in
 -- the order of all, so that no two wait for each other. No row means that there is one already; an answer that is over

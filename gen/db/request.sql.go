@@ -35,6 +35,55 @@ func (q *Queries) IdempotencyAnswer(ctx context.Context, db DBTX, arg Idempotenc
 	return i, err
 }
 
+const idempotencyAnswers = `-- name: IdempotencyAnswers :many
+SELECT k.org_id, k.key_hash, k.body_hash, k.status, k.answer
+FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::bytea[]) AS key_hash) d
+CROSS JOIN LATERAL (
+    SELECT org_id, key_hash, body_hash, operation, status, answer, created_at FROM flow.idempotency_key i WHERE i.org_id = d.org_id AND i.key_hash = d.key_hash
+        AND i.created_at > flow.clock() - interval '24 hours' OFFSET 0
+) k
+`
+
+type IdempotencyAnswersParams struct {
+	OrgIds    []uuid.UUID
+	KeyHashes [][]byte
+}
+
+type IdempotencyAnswersRow struct {
+	OrgID    uuid.UUID
+	KeyHash  []byte
+	BodyHash []byte
+	Status   int16
+	Answer   []byte
+}
+
+// IdempotencyAnswer for several requests, each of its organization.
+func (q *Queries) IdempotencyAnswers(ctx context.Context, db DBTX, arg IdempotencyAnswersParams) ([]IdempotencyAnswersRow, error) {
+	rows, err := db.Query(ctx, idempotencyAnswers, arg.OrgIds, arg.KeyHashes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []IdempotencyAnswersRow
+	for rows.Next() {
+		var i IdempotencyAnswersRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.KeyHash,
+			&i.BodyHash,
+			&i.Status,
+			&i.Answer,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const idempotencyKeep = `-- name: IdempotencyKeep :many
 INSERT INTO flow.idempotency_key AS k (org_id, key_hash, body_hash, operation, status, answer)
 SELECT org_id, key_hash, body_hash, operation, status, answer

@@ -40,6 +40,8 @@ type Answers struct {
 	// busy has a channel, closed at the end, for each key whose request is under way in this process. Its duplicates
 	// wait there, without a connection; those in other processes wait for each other in the database (Attempt.Keep).
 	busy map[place]chan struct{}
+	// lookups has requests that come at the same time look for their answers together.
+	lookups *pg.Groups[*lookup]
 }
 
 // place is where an answer is kept.
@@ -54,7 +56,9 @@ func NewAnswers(pool pg.Pool, hashKey []byte) (*Answers, error) {
 	if len(hashKey) < sha256.Size {
 		return nil, fmt.Errorf("request: the hash key has %d bytes; it needs at least %d", len(hashKey), sha256.Size)
 	}
-	return &Answers{pool: pool, q: db.New(), hashKey: hashKey, busy: map[place]chan struct{}{}}, nil
+	a := &Answers{pool: pool, q: db.New(), hashKey: hashKey, busy: map[place]chan struct{}{}}
+	a.lookups = a.newLookups()
+	return a, nil
 }
 
 // Begin returns the answer that is kept for this request, or else the right to carry the request out; end that attempt
@@ -72,7 +76,7 @@ func (a *Answers) Begin(ctx context.Context, k Keyed) (*Attempt, *Answer, error)
 				return nil, nil, fmt.Errorf("wait for a request with the same idempotency key: %w", ctx.Err())
 			}
 		}
-		kept, err := at.Kept(ctx)
+		kept, err := at.lookUp(ctx)
 		if before != nil && kept == nil && err == nil {
 			continue // the one before failed: one of those that waited is next
 		}
@@ -183,10 +187,15 @@ func (at *Attempt) Kept(ctx context.Context) (*Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the answer to a request: %w", err)
 	}
-	if !hmac.Equal(row.BodyHash, at.bodyHash[:]) {
+	return at.replay(row.BodyHash, row.Status, row.Answer)
+}
+
+// replay is an answer that is kept, if it was one to this request.
+func (at *Attempt) replay(bodyHash []byte, status int16, body []byte) (*Answer, error) {
+	if !hmac.Equal(bodyHash, at.bodyHash[:]) {
 		return nil, errReused
 	}
-	return &Answer{Status: int(row.Status), Body: row.Answer}, nil
+	return &Answer{Status: int(status), Body: body}, nil
 }
 
 // End lets duplicates of the request go on.

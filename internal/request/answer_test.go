@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
@@ -194,6 +196,72 @@ func TestAnswers_Scope(t *testing.T) {
 			continue
 		}
 		at.End()
+	}
+}
+
+// TestAnswers_Together: requests of several organizations that come at the same time each get what is kept for
+// themselves, whether that is an answer, the answer to another body, or nothing; so do those whose query fails.
+func TestAnswers_Together(t *testing.T) {
+	t.Parallel()
+	pool, k := setup(t)
+	a := process(t, pool)
+	orgs := make([]uuid.UUID, 30)
+	for i := range orgs {
+		org, err := account.CreateOrg(t.Context(), pool, strconv.Itoa(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		orgs[i], k.OrgID = org.ID, org.ID
+		if i%3 == 0 {
+			continue
+		}
+		at := begin(t, a, k)
+		if err := keep(t.Context(), pool, at, strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+		at.End()
+	}
+	lock, err := pool.Begin(t.Context()) // until it goes, the first queries wait, and what comes after them gathers
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Exec(t.Context(), "LOCK TABLE flow.idempotency_key"); err != nil {
+		t.Fatal(err)
+	}
+	var all errgroup.Group
+	for i, org := range orgs {
+		mine := k
+		mine.OrgID = org
+		if i%3 == 2 {
+			mine.Body = []byte("another")
+		}
+		all.Go(func() error {
+			at, kept, err := a.Begin(t.Context(), mine)
+			if at != nil {
+				at.End()
+			}
+			fits := []bool{at != nil && err == nil, kept != nil && string(kept.Body) == strconv.Itoa(i),
+				kept == nil && fault.Is(err, fault.Conflict)}
+			if !fits[i%3] {
+				t.Errorf("%d: %v, %v, %v", i, at, kept, err)
+			}
+			return nil
+		})
+	}
+	waiting := 0
+	for waiting == 0 {
+		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted
+			AND relation = 'flow.idempotency_key'::regclass`).Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = all.Wait()
+	pool.Close()
+	if at, kept, err := a.Begin(t.Context(), k); err == nil || at != nil || kept != nil {
+		t.Errorf("without a database: %v, %v, %v", at, kept, err)
 	}
 }
 
