@@ -7,7 +7,7 @@ import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-import { at, examine } from './page.mjs';
+import { at, examine, settled } from './page.mjs';
 import { start, until } from './server.mjs';
 
 const markup = '<img src=x onerror=alert(1)>';
@@ -217,7 +217,8 @@ describe('a file', () => {
   });
 
   it('that is paused before its set is made sends nothing until it goes on', async () => {
-    const { page } = await signedIn();
+    const view = await signedIn();
+    const { page } = view;
     await page.goto(`${server.url}/console/start`);
     await choose(page, 'early.csv', 'id\n1\n2\n');
     let paused;
@@ -228,6 +229,8 @@ describe('a file', () => {
     });
     let sent = 0;
     page.on('request', (r) => r.url().endsWith('/records') && sent++);
+    await page.getByRole('button', { name: 'Upload only' }).waitFor();
+    await settled(view); // what is still drawn moves the button from under a click
     await page.getByRole('button', { name: 'Upload only' }).click();
     await page.getByRole('button', { name: 'Pause the upload' }).click();
     paused();
