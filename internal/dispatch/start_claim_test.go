@@ -45,8 +45,8 @@ func (b *bundle) startTogether(def uuid.UUID, n int, then ...func(ctx context.Co
 func (b *bundle) startTogetherIn(lane *db.FlowLane, def uuid.UUID, n int, then ...func(ctx context.Context,
 	tx pgx.Tx) error) (ids []uuid.UUID, claimed int, err error) {
 	b.t.Helper()
-	g := &run.StartGroup{In: run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1, TriggerType: run.TriggerAPICall,
-		Lane: lane}}
+	g := &run.StartGroup{In: run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1,
+		TriggerType: run.TriggerAPICall, Lane: lane}}
 	for i := range n {
 		g.Each = append(g.Each, run.Small{Sheet: recordset.OneSheet([][]byte{[]byte(plainRow(i))}),
 			Metadata: []byte(`{}`)})

@@ -149,8 +149,8 @@ func createOf(t testing.TB, source string) (string, *pgxpool.Pool) {
 	}
 	t.Cleanup(func() { drop(t, srv, pool, name) })
 	if migrated { // the template may be of yesterday, and nobody saw the time pass since
-		if _, err := pool.Exec(ctx, "UPDATE flow.retention_clock SET (reached, moved_at) = (SELECT now(), now())"); err != nil {
-			t.Fatalf("pgtest: %v", err)
+		if _, err := pool.Exec(ctx, "UPDATE flow.retention_clock SET reached = now(), moved_at = now()"); err != nil {
+			t.Fatalf("pgtest: set the clock of deletions: %v", err)
 		}
 	}
 	return dsn, pool

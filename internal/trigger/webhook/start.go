@@ -144,14 +144,14 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 			continue
 		}
 		began := time.Now()
-		var group *run.StartGroup
+		var starts *run.StartGroup
 		if j.err = errLeft; j.startable {
-			group, j.err = startsOf(&j.hook, fresh, j.traces)
+			starts, j.err = startsOf(&j.hook, fresh, j.traces)
 		}
 		if time.Since(began) > templateSlow {
 			s.bursts.alone(j.in.ID, time.Now())
 		}
-		all, whose, now = append(all, group), append(whose, j), maxTime(now, fresh[0].ReceivedAt)
+		all, whose, now = append(all, starts), append(whose, j), maxTime(now, fresh[0].ReceivedAt)
 	}
 	if len(startable(whose)) < len(whose) {
 		return errLeft
@@ -162,8 +162,8 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 	if err := s.Runs.StartAndClaim(ctx, tx, now, nil, all...); err != nil {
 		return err
 	}
-	for i, group := range all {
-		whose[i].err = group.Refused
+	for i, starts := range all {
+		whose[i].err = starts.Refused
 	}
 	if len(startable(whose)) < len(whose) {
 		return errLeft
