@@ -46,6 +46,15 @@ func TestFaults(t *testing.T) {
 	}
 	p := w.serve(hasty).ready(w)
 	s.keep(30, 3*time.Second+time.Duration(kills(t))*200*time.Millisecond)
+	missing := func() []string {
+		faults := w.sim.Totals().Faults
+		return slices.DeleteFunc([]string{"cut_after_accept", "cut_before", "redirect_307"},
+			func(kind string) bool { return faults[kind] > 0 })
+	}
+	// Faults strike by chance, and a busy machine makes few calls.
+	for end := time.Now().Add(time.Minute); len(missing()) > 0 && time.Now().Before(end); {
+		s.keep(30, time.Second)
+	}
 	w.sim.ClearFaults()
 	s.check(2 * time.Minute)
 	p.kill()
@@ -57,10 +66,8 @@ func TestFaults(t *testing.T) {
 	if totals.RedirectsFollowed > 0 {
 		t.Errorf("%d redirects were followed", totals.RedirectsFollowed)
 	}
-	for _, kind := range []string{"cut_after_accept", "cut_before", "redirect_307"} {
-		if totals.Faults[kind] == 0 {
-			t.Errorf("%s never struck: the test shows nothing", kind)
-		}
+	for _, kind := range missing() {
+		t.Errorf("%s never struck: the test shows nothing", kind)
 	}
 }
 
