@@ -36,7 +36,7 @@ func TestRun_Outdated(t *testing.T) {
 	a, err := app.New(t.Context(), cfg)
 	require.NoError(t, err)
 	defer a.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()

@@ -64,7 +64,7 @@ func TestRun_Pooled(t *testing.T) {
 	}
 	assert.Equal(t, http.StatusServiceUnavailable, trigger())
 	require.NoError(t, pg.Confirm(t.Context(), restored, nil))
-	require.Eventually(t, func() bool { return trigger() == http.StatusOK }, 20*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return trigger() == http.StatusOK }, 60*time.Second, 100*time.Millisecond)
 	require.NoError(t, worker.stop())
 }
 

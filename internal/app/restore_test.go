@@ -98,7 +98,7 @@ func TestRun_Restored(t *testing.T) {
 	}
 	assert.Equal(t, http.StatusServiceUnavailable, triggers())
 	require.NoError(t, pg.Confirm(t.Context(), owner, nil))
-	require.Eventually(t, func() bool { return triggers() == http.StatusOK }, 20*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return triggers() == http.StatusOK }, 60*time.Second, 100*time.Millisecond)
 }
 
 func tool(t *testing.T, name string, args ...string) {

@@ -120,7 +120,7 @@ func (p *process) awaitCall(t *testing.T) {
 // await waits until a query counts one.
 func (p *process) await(t *testing.T, query string) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(60 * time.Second)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -167,7 +167,7 @@ func setupPool(t *testing.T, pool *pgxpool.Pool, opts dispatch.Options, change f
 	t.Cleanup(func() {
 		stopWatching()
 		watching.Wait()
-		stop, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		stop, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		defer cancel()
 		if err := runner.Stop(stop); err != nil {
 			t.Errorf("stop: %v", err)

@@ -255,7 +255,7 @@ func TestStartClaim_Full(t *testing.T) {
 	first, claimed, err := b.startTogether(def, 1)
 	require.NoError(t, err)
 	require.Equal(t, 1, claimed)
-	require.Eventually(t, func() bool { return r.open.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.open.Load() == 1 }, 60*time.Second, time.Millisecond)
 	b.exec("UPDATE flow.budget SET max_in_flight = 3")
 	second, claimed, err := b.startTogetherIn(ref(db.FlowLaneBackfill), def, 3)
 	require.NoError(t, err)
@@ -277,7 +277,7 @@ func TestStartClaim_Full(t *testing.T) {
 	var fourth []uuid.UUID
 	select {
 	case fourth = <-started:
-	case <-time.After(10 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Error("a start without a place wants the budget")
 	}
 	require.NoError(t, tx.Rollback(t.Context()))
@@ -294,7 +294,7 @@ func TestStartClaim_TwoProcesses(t *testing.T) {
 	b, r, def := setupReceiver(t, pgtest.New(t))
 	ids, _, err := b.startTogether(def, 1)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return r.open.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.open.Load() == 1 }, 60*time.Second, time.Millisecond)
 	b.exec(`INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params,
 			outcome_check, claimed_at, send_before, counts_in)
 		SELECT gen_random_uuid(), org_id, domain, bucket, lane, action_id, 'intent', 'other', 1, '', '', 'none', claimed_at,
@@ -339,7 +339,7 @@ func TestStartClaim_NoMemory(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, claimed, "it is rendered, and then the budget has limits")
 	b.completed(ids...)
-	require.Eventually(t, func() bool { held, _ := b.disp.Memory.Held(); return held == 0 }, 10*time.Second,
+	require.Eventually(t, func() bool { held, _ := b.disp.Memory.Held(); return held == 0 }, 60*time.Second,
 		time.Millisecond, "what was rendered is given back")
 }
 

@@ -49,7 +49,7 @@ func up(ctx context.Context, pool *pgxpool.Pool, m pg.Migrator) <-chan error {
 
 func awaitCount(t *testing.T, db pg.DB, sql string, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return count(t, db, sql) == n }, 20*time.Second, 10*time.Millisecond, sql)
+	require.Eventually(t, func() bool { return count(t, db, sql) == n }, 60*time.Second, 10*time.Millisecond, sql)
 }
 
 // TestMigrator_Locked: a migration gives up a lock that it does not get, says who is in its way, and gets it later.

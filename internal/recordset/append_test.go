@@ -139,7 +139,7 @@ func TestAppend_WhileSealed(t *testing.T) {
 		return nil
 	}))
 	requireConflict(t, <-failed, "Record set is not open")
-	require.Eventually(t, func() bool { return len(b.allRows(t, m.ID)) == 10 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(b.allRows(t, m.ID)) == 10 }, 60*time.Second, time.Millisecond)
 }
 
 func TestAppend_Refused(t *testing.T) {

@@ -111,7 +111,7 @@ func next(t *testing.T, l *Listener) (nos []int64) {
 			nos = append(nos, e.No)
 		}
 		return nos
-	case <-time.After(10 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("nothing came")
 		return nil
 	}
@@ -162,7 +162,7 @@ func TestListen_JoinsDuringALook(t *testing.T) {
 	b.write(1)
 	p := take(t, h, uuid.New())
 	first := p.Listen(batch, 0, 0, 1, 2)
-	require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.looks > 0 }, 10*time.Second,
+	require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.looks > 0 }, 60*time.Second,
 		time.Millisecond)
 	second := p.Listen(batch, 0, 1, 1, 2)
 	b.set(func(b *book) { b.held = nil })
@@ -180,9 +180,9 @@ func TestLook_OnlyWhileSomebodyListens(t *testing.T) {
 	for range 2 {
 		began := looks()
 		l := p.Listen(uuid.New(), 0, 0, 1, 2)
-		require.Eventually(t, func() bool { return looks() > began+2 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return looks() > began+2 }, 60*time.Second, time.Millisecond)
 		l.Leave()
-		require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.polling }, 10*time.Second,
+		require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.polling }, 60*time.Second,
 			time.Millisecond)
 	}
 	assert.Equal(t, 2, b.read, "once for each who came")
@@ -203,14 +203,14 @@ func TestChanged(t *testing.T) {
 		h.Changed([]uuid.UUID{uuid.New(), moving})
 		select {
 		case <-seen:
-		case <-time.After(10 * time.Second):
+		case <-time.After(60 * time.Second):
 			t.Fatal("nobody looked at what has changed alone")
 		}
 		assert.Equal(t, []int64{no}, next(t, follows))
 		assert.Equal(t, []int64{no}, next(t, waits), "by a look at everything")
 	}
 	follows.Leave()
-	require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.pollingOwn }, 10*time.Second,
+	require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.pollingOwn }, 60*time.Second,
 		time.Millisecond)
 	h.Changed([]uuid.UUID{moving})
 	h.mu.Lock()
@@ -230,7 +230,7 @@ func TestLook_Fails(t *testing.T) {
 			h, b, _ := open(t, 0)
 			b.set(func(b *book) { spoil(b, true) })
 			l := take(t, h, uuid.New()).Listen(uuid.New(), 0, 0, 1, 2)
-			require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.looks > 0 }, 10*time.Second,
+			require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.looks > 0 }, 60*time.Second,
 				time.Millisecond)
 			b.write(1)
 			b.set(func(b *book) { spoil(b, false) })

@@ -37,7 +37,7 @@ func TestKill(t *testing.T) {
 		began := time.Now()
 		p := w.serve(hasty)
 		if w.random.IntN(5) > 0 { // otherwise it may be killed while it starts
-			w.until("the process makes calls", 10*time.Second, func() bool {
+			w.until("the process makes calls", 60*time.Second, func() bool {
 				s.keep(30, 0)
 				return w.count("SELECT count(*) FROM (SELECT FROM flow.call WHERE claimed_at > $1 LIMIT 1) c",
 					began) > 0

@@ -44,7 +44,7 @@ func TestPostgresRestart(t *testing.T) {
 			t.Fatal("the server has another address now")
 		}
 		pool.Reset()
-		w.until("the database answers", 10*time.Second, func() bool { return pool.Ping(t.Context()) == nil })
+		w.until("the database answers", 60*time.Second, func() bool { return pool.Ping(t.Context()) == nil })
 	}
 	s.check(2 * time.Minute)
 	select {

@@ -113,12 +113,12 @@ func (p *process) ready(w *world) *process {
 		case <-p.ended:
 			w.output.show(w.T)
 			w.Fatal("the process has ended")
-		case <-time.After(30 * time.Second):
+		case <-time.After(60 * time.Second):
 			w.output.show(w.T)
 			w.Fatal("the process does not say where it serves")
 		}
 	}
-	w.until("the service is ready", 30*time.Second, func() bool {
+	w.until("the service is ready", 60*time.Second, func() bool {
 		resp, err := http.Get(p.url + "/readyz")
 		if err != nil {
 			return false

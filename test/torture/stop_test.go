@@ -61,7 +61,7 @@ func TestStop(t *testing.T) {
 			sender.proceed()
 			close(s.released)
 		}
-		w.until("the calls of the stopped process have ended", 30*time.Second,
+		w.until("the calls of the stopped process have ended", 60*time.Second,
 			func() bool { return int(s.ended.Load()) >= reached })
 		w.arrivedOnce(dialersim.KindUpload, len(lists)*stopRows, lists...)
 		if n := int(w.front.broken.Load() - broken); n < reached {

@@ -149,7 +149,7 @@ func TestKill_Webhook(t *testing.T) {
 	waiting, took, there := 0, int64(0), time.Duration(0)
 	for range n {
 		already, began := p.acked.Load(), time.Now()
-		w.until("messages are acknowledged", 30*time.Second, func() bool { return p.acked.Load() > already+50 })
+		w.until("messages are acknowledged", 60*time.Second, func() bool { return p.acked.Load() > already+50 })
 		pass(w.Context(), w.between(time.Millisecond, 700*time.Millisecond))
 		took, there = took+p.acked.Load()-already, there+time.Since(began)
 		process.kill()

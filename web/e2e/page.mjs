@@ -56,7 +56,7 @@ function watch() {
 export async function open(server, { expected = [], ...options } = {}) {
   const context = await server.browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
+  page.setDefaultTimeout(60_000);
   const view = { context, page, faults: [], expected, reads: 0, paints: [] };
   views.push(view);
   const { faults } = view;
@@ -158,8 +158,8 @@ export async function examine({ page }, name) {
   return wrong;
 }
 
-/** Waits until something holds, for twenty seconds at most unless it is told. */
-export async function until(holds, what, seconds = 20) {
+/** Waits until something holds, for a minute at most unless it is told. */
+export async function until(holds, what, seconds = 60) {
   for (const end = Date.now() + seconds * 1000; Date.now() < end; await new Promise((r) => setTimeout(r, 25))) {
     if (await holds()) return;
   }

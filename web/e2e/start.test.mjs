@@ -88,7 +88,7 @@ describe('a file', () => {
     const id = new URL(page.url()).pathname.split('/').pop();
     await page.getByText('100 %').waitFor();
     await page.getByText('completed', { exact: true }).first().waitFor();
-    await page.getByRole('row', { name: /^49 accepted/ }).waitFor({ timeout: 6000 });
+    await page.getByRole('row', { name: /^49 accepted/ }).waitFor({ timeout: 60_000 });
     const batch = await server.api('GET', `/flows/batches/${id}`);
     assert.deepEqual([batch.record_count, batch.job_counts.accepted, batch.priority], [30_340, 30_340, 'high']);
   });

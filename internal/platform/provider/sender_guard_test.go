@@ -37,7 +37,7 @@ func TestGuard_SecondConnection(t *testing.T) {
 	if got := c.requests.Load(); got != 2 {
 		t.Errorf("the server read %d requests", got)
 	}
-	for late := time.After(10 * time.Second); c.conns.Load() < 2; { // the server may take it up after all is over here
+	for late := time.After(60 * time.Second); c.conns.Load() < 2; { // the server may take it up after all is over here
 		select {
 		case <-late:
 			t.Fatal("net/http did not try again: the test shows nothing")

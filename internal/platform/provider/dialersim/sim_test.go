@@ -163,7 +163,7 @@ func (b *bundle) wantArrivals(list string, want map[string]int) {
 // eventually waits until a condition holds.
 func (b *bundle) eventually(what string, holds func() bool) {
 	b.Helper()
-	tick, timeout := time.NewTicker(time.Millisecond), time.After(10*time.Second)
+	tick, timeout := time.NewTicker(time.Millisecond), time.After(60*time.Second)
 	defer tick.Stop()
 	for !holds() {
 		select {
