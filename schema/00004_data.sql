@@ -24,7 +24,8 @@ CREATE TABLE flow.record_set (
 );
 CREATE INDEX record_set_list ON flow.record_set (org_id, id);
 CREATE INDEX record_set_by_status ON flow.record_set (org_id, status, id);
-COMMENT ON TABLE flow.record_set IS 'An upload: open while chunks arrive, sealed once its count was checked, consumed by the one trigger that used it.';
+COMMENT ON TABLE flow.record_set IS
+    'An upload: open while chunks arrive, sealed once its count was checked, consumed by the one trigger that used it.';
 COMMENT ON COLUMN flow.record_set.id IS 'What a trigger names as record_set_id.';
 COMMENT ON COLUMN flow.record_set.org_id IS 'The organization that uploads.';
 COMMENT ON COLUMN flow.record_set.status IS 'open, sealed or consumed; a trigger refuses all other moves than forward.';
@@ -32,14 +33,17 @@ COMMENT ON COLUMN flow.record_set.chunk_size IS 'Most records that a chunk may h
 COMMENT ON COLUMN flow.record_set.chunk_count IS 'Chunks that have arrived.';
 COMMENT ON COLUMN flow.record_set.received_count IS 'Records that have arrived.';
 COMMENT ON COLUMN flow.record_set.row_bytes IS 'Size of these records as they were sent.';
-COMMENT ON COLUMN flow.record_set.expected_count IS 'Records that the caller says there are; must equal received_count for the seal. Null where it never said.';
+COMMENT ON COLUMN flow.record_set.expected_count IS
+    'Records that the caller says there are; must equal received_count for the seal. Null where it never said.';
 COMMENT ON COLUMN flow.record_set.content_hash IS 'SHA-256 over the digests of the chunks, in order; null while open.';
-COMMENT ON COLUMN flow.record_set.metadata IS 'A JSON object of the caller''s, as text: key order and digits stay as they were sent.';
+COMMENT ON COLUMN flow.record_set.metadata IS
+    'A JSON object of the caller''s, as text: key order and digits stay as they were sent.';
 COMMENT ON COLUMN flow.record_set.batch_id IS 'The batch that consumed it; null before.';
 COMMENT ON COLUMN flow.record_set.created_at IS 'When the upload began.';
 COMMENT ON COLUMN flow.record_set.sealed_at IS 'When the count was checked; null while open.';
 COMMENT ON COLUMN flow.record_set.updated_at IS 'When the last chunk came, or the status moved.';
-COMMENT ON COLUMN flow.record_set.staging_expires_at IS 'When an upload that nobody finished or triggered is deleted; null once consumed.';
+COMMENT ON COLUMN flow.record_set.staging_expires_at IS
+    'When an upload that nobody finished or triggered is deleted; null once consumed.';
 
 CREATE FUNCTION flow.record_set_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -69,7 +73,8 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION flow.record_set_guard() IS 'Refuses record sets that move backwards, or change what is fixed by their status.';
+COMMENT ON FUNCTION flow.record_set_guard() IS
+    'Refuses record sets that move backwards, or change what is fixed by their status.';
 CREATE TRIGGER record_set_guard BEFORE INSERT OR UPDATE ON flow.record_set
     FOR EACH ROW EXECUTE FUNCTION flow.record_set_guard();
 
@@ -99,12 +104,15 @@ CREATE TABLE flow.page (
     PRIMARY KEY (set_id, first)
 );
 ALTER TABLE flow.page ALTER COLUMN body SET STORAGE EXTERNAL;
-COMMENT ON TABLE flow.page IS 'Rows as they were uploaded: raw JSON of up to 250 rows or 64 KiB, compressed, written once, read in place. Customer data.';
+COMMENT ON TABLE flow.page IS
+    'Rows as they were uploaded: raw JSON of up to 250 rows or 64 KiB, compressed, written once, read in place. '
+    'Customer data.';
 COMMENT ON COLUMN flow.page.set_id IS 'The record set, or, for records that came with a trigger, the batch''s own set.';
 COMMENT ON COLUMN flow.page.first IS 'Position of its first row in the set, from 0.';
 COMMENT ON COLUMN flow.page.rows IS 'How many rows it holds.';
 COMMENT ON COLUMN flow.page.raw_bytes IS 'Size of the rows before compression.';
-COMMENT ON COLUMN flow.page.body IS 'A format byte and the compressed rows, or where in a blob they are; package recordset owns the format.';
+COMMENT ON COLUMN flow.page.body IS
+    'A format byte and the compressed rows, or where in a blob they are; package recordset owns the format.';
 
 -- A row is there before anybody may read the object, and goes after it: see package blob. Whoever has the id first has
 -- the object: an upload that names it, or the sweep that found it without a name.
@@ -119,12 +127,15 @@ CREATE TABLE flow.blob (
 CREATE INDEX blob_by_org ON flow.blob (org_id, id);
 CREATE INDEX blob_by_set ON flow.blob (set_id) WHERE set_id IS NOT NULL;
 CREATE INDEX blob_unnamed ON flow.blob (unnamed_at) WHERE unnamed_at IS NOT NULL;
-COMMENT ON TABLE flow.blob IS 'Objects of the store of large bodies: the pages of a chunk each. None without --blob-url.';
-COMMENT ON COLUMN flow.blob.id IS 'The second part of its key, behind the organization; its time is when it was begun to be written.';
+COMMENT ON TABLE flow.blob IS
+    'Objects of the store of large bodies: the pages of a chunk each. None without --blob-url.';
+COMMENT ON COLUMN flow.blob.id IS
+    'The second part of its key, behind the organization; its time is when it was begun to be written.';
 COMMENT ON COLUMN flow.blob.org_id IS 'The organization whose it is; the first part of its key.';
 COMMENT ON COLUMN flow.blob.set_id IS 'The record set whose pages name it; null where none does any more, or did.';
 COMMENT ON COLUMN flow.blob.bytes IS 'Its size; 0 for one that was found without a row.';
-COMMENT ON COLUMN flow.blob.unnamed_at IS 'Since when nothing names it: an hour later it is deleted, then this row. Null while a record set does.';
+COMMENT ON COLUMN flow.blob.unnamed_at IS
+    'Since when nothing names it: an hour later it is deleted, then this row. Null while a record set does.';
 
 -- fields: [{name, type}]; layers: [name]. They are json, not jsonb: order stays as it was written.
 CREATE TABLE flow.store (
@@ -147,11 +158,13 @@ COMMENT ON COLUMN flow.store.org_id IS 'The organization that it belongs to.';
 COMMENT ON COLUMN flow.store.name IS 'How the organization calls it; unique there.';
 COMMENT ON COLUMN flow.store.fields IS 'Name and type of each field, in their order.';
 COMMENT ON COLUMN flow.store.layers IS 'Its layers, from the lowest precedence to the highest.';
-COMMENT ON COLUMN flow.store.config_version IS 'Grows with each change of fields or layers: records that were resolved by an older one are resolved anew.';
+COMMENT ON COLUMN flow.store.config_version IS
+    'Grows with each change of fields or layers: records that were resolved by an older one are resolved anew.';
 COMMENT ON COLUMN flow.store.created_by IS 'The account that made it.';
 COMMENT ON COLUMN flow.store.created_at IS 'When it was made.';
 COMMENT ON COLUMN flow.store.updated_at IS 'When fields or layers changed last.';
-COMMENT ON COLUMN flow.store.deleted_at IS 'When it was deleted: nothing but the work that clears it finds it. Null while it lives.';
+COMMENT ON COLUMN flow.store.deleted_at IS
+    'When it was deleted: nothing but the work that clears it finds it. Null while it lives.';
 
 -- Every writer shares the store's row, so what they change is here. Whoever adds or removes records locks this row
 -- before the records.
@@ -162,11 +175,13 @@ CREATE TABLE flow.store_state (
     resolved_upto text COLLATE "C",
     FOREIGN KEY (org_id, store_id) REFERENCES flow.store (org_id, id) ON DELETE CASCADE
 );
-COMMENT ON TABLE flow.store_state IS 'What changes with the records of a store; apart, because every writer shares the store''s own row.';
+COMMENT ON TABLE flow.store_state IS
+    'What changes with the records of a store; apart, because every writer shares the store''s own row.';
 COMMENT ON COLUMN flow.store_state.store_id IS 'The store whose records are counted.';
 COMMENT ON COLUMN flow.store_state.org_id IS 'The organization of the store.';
 COMMENT ON COLUMN flow.store_state.records IS 'How many records it has.';
-COMMENT ON COLUMN flow.store_state.resolved_upto IS 'Up to this key all records are resolved by the newest configuration; null when all are.';
+COMMENT ON COLUMN flow.store_state.resolved_upto IS
+    'Up to this key all records are resolved by the newest configuration; null when all are.';
 
 -- layers: [{layer, values, updated_at, updated_by}]. resolved: an object of the fields that the store declared in
 -- resolved_config_version. Both are json: digits stay as they were written.
@@ -192,7 +207,8 @@ COMMENT ON COLUMN flow.store_record.store_id IS 'The store that keeps it.';
 COMMENT ON COLUMN flow.store_record.key IS 'What the record is found by; unique in its store.';
 COMMENT ON COLUMN flow.store_record.layers IS 'What each source says: layer, values, when and by whom.';
 COMMENT ON COLUMN flow.store_record.resolved IS 'Field by field the value of the highest layer that has one.';
-COMMENT ON COLUMN flow.store_record.terms IS 'Digests of store, field, type and value of every field with a value: filters look for them.';
+COMMENT ON COLUMN flow.store_record.terms IS
+    'Digests of store, field, type and value of every field with a value: filters look for them.';
 COMMENT ON COLUMN flow.store_record.resolved_config_version IS 'The configuration of the store that resolved it.';
 COMMENT ON COLUMN flow.store_record.created_at IS 'When a layer of it was first written.';
 COMMENT ON COLUMN flow.store_record.updated_at IS 'When a layer of it was last written.';

@@ -19,18 +19,21 @@ CREATE TABLE flow.definition (
 CREATE INDEX definition_inactive ON flow.definition (org_id, status, id) WHERE status <> 'active';
 CREATE INDEX definition_by_name ON flow.definition (org_id, lower(name) text_pattern_ops) WHERE deleted_at IS NULL;
 CREATE INDEX definition_by_variable_set ON flow.definition (variable_set_id) WHERE variable_set_id IS NOT NULL;
-COMMENT ON TABLE flow.definition IS 'What a flow does. The steps stand in its versions; this row says which one counts now.';
+COMMENT ON TABLE flow.definition IS
+    'What a flow does. The steps stand in its versions; this row says which one counts now.';
 COMMENT ON COLUMN flow.definition.id IS 'What triggers name.';
 COMMENT ON COLUMN flow.definition.org_id IS 'The organization that wrote it.';
 COMMENT ON COLUMN flow.definition.name IS 'How its author calls it.';
 COMMENT ON COLUMN flow.definition.description IS 'What its author says of it; may be empty.';
 COMMENT ON COLUMN flow.definition.status IS 'draft, active (can be triggered) or archived; nothing goes back to draft.';
 COMMENT ON COLUMN flow.definition.version IS 'The number of the version that new batches run.';
-COMMENT ON COLUMN flow.definition.variable_set_id IS 'The variable set that its newest version names, which cannot be deleted meanwhile; null for none.';
+COMMENT ON COLUMN flow.definition.variable_set_id IS
+    'The variable set that its newest version names, which cannot be deleted meanwhile; null for none.';
 COMMENT ON COLUMN flow.definition.created_by IS 'The account that saved version 1.';
 COMMENT ON COLUMN flow.definition.created_at IS 'When version 1 was saved.';
 COMMENT ON COLUMN flow.definition.updated_at IS 'When version or status changed last.';
-COMMENT ON COLUMN flow.definition.deleted_at IS 'When it was deleted: kept for the history of its batches, found by nothing else. Null while it lives.';
+COMMENT ON COLUMN flow.definition.deleted_at IS
+    'When it was deleted: kept for the history of its batches, found by nothing else. Null while it lives.';
 
 -- draft → active ⇄ archived, draft → archived. Package definition answers 409 before this is reached.
 CREATE FUNCTION flow.definition_moves() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -58,12 +61,14 @@ CREATE TABLE flow.definition_version (
     PRIMARY KEY (definition_id, version),
     FOREIGN KEY (org_id, definition_id) REFERENCES flow.definition (org_id, id) ON DELETE CASCADE
 );
-COMMENT ON TABLE flow.definition_version IS 'One authored document of a definition. It never changes: batches run on it for days.';
+COMMENT ON TABLE flow.definition_version IS
+    'One authored document of a definition. It never changes: batches run on it for days.';
 COMMENT ON COLUMN flow.definition_version.definition_id IS 'What the document is a version of (flow.definition).';
 COMMENT ON COLUMN flow.definition_version.version IS 'Counts from 1.';
 COMMENT ON COLUMN flow.definition_version.org_id IS 'The organization that wrote it.';
 COMMENT ON COLUMN flow.definition_version.doc IS 'The document as it was written, steps included.';
-COMMENT ON COLUMN flow.definition_version.actions IS 'What its actions were then, by id: whether they call and are bulk. Needed when the catalog loses one.';
+COMMENT ON COLUMN flow.definition_version.actions IS
+    'What its actions were then, by id: whether they call and are bulk. Needed when the catalog loses one.';
 COMMENT ON COLUMN flow.definition_version.created_by IS 'The account that saved it.';
 COMMENT ON COLUMN flow.definition_version.created_at IS 'When it was saved.';
 

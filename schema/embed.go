@@ -5,7 +5,7 @@ package schema
 import "embed"
 
 // Baseline is the number of the last file of the baseline, which is applied to empty databases alone.
-const Baseline = 15
+const Baseline = 18
 
 // FS has every migration at its root.
 //

@@ -153,7 +153,7 @@ func TestMigrator_Versions(t *testing.T) {
 	exec(t, pool, "INSERT INTO river.river_migration (line, version) VALUES ('main', 90000)")
 	require.NoError(t, later(t, addNote).Up(t.Context(), pool), "this one knows what is asked for")
 
-	exec(t, pool, "DELETE FROM flow.schema_version WHERE version_id >= 15; "+
+	exec(t, pool, "DELETE FROM flow.schema_version WHERE version_id >= 18; "+
 		"DELETE FROM river.river_migration WHERE version = 5")
 	older, ok := errors.AsType[pg.SchemaOlderError](pg.CheckSchema(t.Context(), pool))
 	require.True(t, ok)

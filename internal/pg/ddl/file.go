@@ -13,7 +13,7 @@ import (
 // directive begins a comment that is meant for whoever applies migrations, or for the lint:
 //
 //	-- migrate: outside a transaction
-//	-- migrate: least program 17
+//	-- migrate: least program 20
 //	-- migrate: safe, as the table has one row
 //
 // The first two stand before all statements of a file, the last one before the statement that it is about.
@@ -21,7 +21,7 @@ const directive = "-- migrate:"
 
 // File is a migration.
 type File struct {
-	// Name is that of the file, such as 00017_note.sql, and Version its number.
+	// Name is that of the file, such as 00020_note.sql, and Version its number.
 	Name    string
 	Version int64
 	// Transaction: all statements, or none. Without, each of them must be one that can be run again.
@@ -58,7 +58,7 @@ func versionOf(file string) (int64, error) {
 	digits, _, _ := strings.Cut(path.Base(file), "_")
 	version, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || version < 1 {
-		return 0, fmt.Errorf("%s: the name of a migration begins with its number, as 00017_note.sql", file)
+		return 0, fmt.Errorf("%s: the name of a migration begins with its number, as 00020_note.sql", file)
 	}
 	return version, nil
 }

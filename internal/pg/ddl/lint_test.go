@@ -193,10 +193,10 @@ func parse(t *testing.T, name, sql string) ddl.File {
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	f := parse(t, "00017_note.sql", outside+
+	f := parse(t, "00020_note.sql", outside+
 		"-- migrate: least program 16\n\n-- Why.\nSELECT 'a;b' -- c;\n, E'\\';', \"x;\", $t$ ; $$ ; $t$, (1;2);\n"+safe+
 		"CREATE TABLE t ();")
-	require.Equal(t, []any{int64(17), false, int64(16), 2}, []any{f.Version, f.Transaction, f.LeastProgram,
+	require.Equal(t, []any{int64(20), false, int64(16), 2}, []any{f.Version, f.Transaction, f.LeastProgram,
 		len(f.Statements)})
 	require.Equal(t, 5, f.Statements[0].Line)
 	require.Equal(t, "CREATE TABLE t ()", f.Statements[1].Text)

@@ -27,7 +27,10 @@ CREATE TABLE flow.rollup (
     no bigint GENERATED ALWAYS AS IDENTITY,
     PRIMARY KEY (org_id, hour, no)
 );
-COMMENT ON TABLE flow.rollup IS 'Sums over the batches that have ended, by organization, hour of the start, definition, version and status. Up to where is in flow.organization.rolled_up_to; what was not over then is in flow.rollup_open. Rows outlive their batches.';
+COMMENT ON TABLE flow.rollup IS
+    'Sums over the batches that have ended, by organization, hour of the start, definition, version and status. Up to '
+    'where is in flow.organization.rolled_up_to; what was not over then is in flow.rollup_open. Rows outlive their '
+    'batches.';
 COMMENT ON COLUMN flow.rollup.org_id IS 'The organization whose batches they are.';
 COMMENT ON COLUMN flow.rollup.definition_id IS 'The definition that they ran.';
 COMMENT ON COLUMN flow.rollup.hour IS 'The hour (UTC) in which they were started.';
@@ -47,7 +50,8 @@ COMMENT ON COLUMN flow.rollup.accepted IS 'Jobs that are accepted.';
 COMMENT ON COLUMN flow.rollup.rejected IS 'Jobs that are rejected.';
 COMMENT ON COLUMN flow.rollup.unprocessed IS 'Jobs that are unprocessed.';
 COMMENT ON COLUMN flow.rollup.unresolved IS 'Jobs that are unresolved.';
-COMMENT ON COLUMN flow.rollup.timed IS 'How many of the batches began, so that their time from there to their end is known.';
+COMMENT ON COLUMN flow.rollup.timed IS
+    'How many of the batches began, so that their time from there to their end is known.';
 COMMENT ON COLUMN flow.rollup.seconds IS 'The sum of these times, in seconds.';
 COMMENT ON COLUMN flow.rollup.most_seconds IS 'The longest of them.';
 COMMENT ON COLUMN flow.rollup.no IS 'Tells rows of one hour apart.';
@@ -58,7 +62,9 @@ CREATE TABLE flow.rollup_open (
     batch_id uuid NOT NULL,
     PRIMARY KEY (org_id, started_at, batch_id)
 );
-COMMENT ON TABLE flow.rollup_open IS 'Batches that were started before organization.rolled_up_to and are not in flow.rollup: they were not over, or something of them changed since.';
+COMMENT ON TABLE flow.rollup_open IS
+    'Batches that were started before organization.rolled_up_to and are not in flow.rollup: they were not over, or '
+    'something of them changed since.';
 COMMENT ON COLUMN flow.rollup_open.org_id IS 'The organization whose batch it is.';
 COMMENT ON COLUMN flow.rollup_open.started_at IS 'When the batch was started.';
 COMMENT ON COLUMN flow.rollup_open.batch_id IS 'The batch that is left out.';
@@ -169,12 +175,20 @@ END $$;
 CREATE TRIGGER rollup_changes AFTER UPDATE ON flow.batch_count
     FOR EACH ROW WHEN (OLD.completed_at IS NOT NULL) EXECUTE FUNCTION flow.rollup_changes();
 COMMENT ON FUNCTION flow.hour_of(timestamptz) IS 'The beginning of the hour (UTC) of a time.';
-COMMENT ON FUNCTION flow.rollup_key(uuid) IS 'The key of an advisory lock: who moves organization.rolled_up_to or takes batches out of flow.rollup_open has it alone, who goes by them shares it.';
-COMMENT ON FUNCTION flow.rollup_until() IS 'Up to where batches can be rolled up; null where a transaction has been under way for so long that it may still add one that was started before.';
+COMMENT ON FUNCTION flow.rollup_key(uuid) IS
+    'The key of an advisory lock: who moves organization.rolled_up_to or takes batches out of flow.rollup_open has it '
+    'alone, who goes by them shares it.';
+COMMENT ON FUNCTION flow.rollup_until() IS
+    'Up to where batches can be rolled up; null where a transaction has been under way for so long that it may still '
+    'add one that was started before.';
 COMMENT ON FUNCTION flow.is_rolled_up(flow.batch) IS 'Whether the figures of a batch are in flow.rollup.';
 COMMENT ON FUNCTION flow.roll_up(uuid, uuid[]) IS 'Adds the figures of batches of an organization to flow.rollup.';
-COMMENT ON FUNCTION flow.figures(uuid, timestamptz, timestamptz, boolean) IS 'Figures of the batches that an organization started from one time to another, to be summed up: rows of flow.rollup, and each batch that is not in there, whose hour is the time of its start. Without sums only the latter, which is all that is there of the last hour.';
-COMMENT ON FUNCTION flow.rollup_changes() IS 'Takes a batch that changes after its end out of flow.rollup, to be added again as it is then.';
+COMMENT ON FUNCTION flow.figures(uuid, timestamptz, timestamptz, boolean) IS
+    'Figures of the batches that an organization started from one time to another, to be summed up: rows of '
+    'flow.rollup, and each batch that is not in there, whose hour is the time of its start. Without sums only the '
+    'latter, which is all that is there of the last hour.';
+COMMENT ON FUNCTION flow.rollup_changes() IS
+    'Takes a batch that changes after its end out of flow.rollup, to be added again as it is then.';
 
 COMMENT ON COLUMN flow.batch_figures.batch_id IS 'The batch whose figures they are.';
 COMMENT ON COLUMN flow.batch_figures.at IS 'When it was started.';

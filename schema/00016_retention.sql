@@ -5,7 +5,8 @@ CREATE TABLE flow.retention (
     days int NOT NULL CHECK (days BETWEEN 1 AND 36500),
     PRIMARY KEY (org_id, name)
 );
-COMMENT ON TABLE flow.retention IS 'How long an organization has what is its own kept, where it has said that it wants less than the operator keeps.';
+COMMENT ON TABLE flow.retention IS
+    'How long an organization has what is its own kept, where it has said that it wants less than the operator keeps.';
 COMMENT ON COLUMN flow.retention.org_id IS 'The organization.';
 COMMENT ON COLUMN flow.retention.name IS 'Of what, as the API names it.';
 COMMENT ON COLUMN flow.retention.days IS 'For how many days. What the operator keeps for a shorter time goes then.';
@@ -18,7 +19,9 @@ $$;
 CREATE FUNCTION flow.first_id(since timestamptz) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
     SELECT (lpad(to_hex((extract(epoch FROM since) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
 $$;
-COMMENT ON FUNCTION flow.kept_since(uuid, text, double precision) IS 'What of this kind an organization had before this time goes; null where all is kept. most_seconds: how long the operator keeps it, 0 for good.';
+COMMENT ON FUNCTION flow.kept_since(uuid, text, double precision) IS
+    'What of this kind an organization had before this time goes; null where all is kept. most_seconds: how long the '
+    'operator keeps it, 0 for good.';
 COMMENT ON FUNCTION flow.first_id(timestamptz) IS 'The least id (UUIDv7) that may have been made at a time.';
 
 -- One with calls under way, or with outcomes that a person has to decide, is not over however old it is.
@@ -26,7 +29,8 @@ CREATE FUNCTION flow.batch_is_old(c flow.batch_count, since timestamptz) RETURNS
     SELECT c.status IN ('completed', 'partially_failed', 'failed', 'cancelled') AND c.completed_at < since
         AND c.started + c.needs_reconcile + c.unresolved = 0
 $$;
-COMMENT ON FUNCTION flow.batch_is_old(flow.batch_count, timestamptz) IS 'Whether a batch ended before a time, and nothing of it is undecided.';
+COMMENT ON FUNCTION flow.batch_is_old(flow.batch_count, timestamptz) IS
+    'Whether a batch ended before a time, and nothing of it is undecided.';
 
 -- The rows of a large batch go in many transactions. It is gone for everybody with the first, which writes this.
 CREATE TABLE flow.erasure (
@@ -35,10 +39,14 @@ CREATE TABLE flow.erasure (
     page_set uuid,
     begun_at timestamptz NOT NULL DEFAULT flow.clock()
 );
-COMMENT ON TABLE flow.erasure IS 'Batches that were deleted and whose rows in other tables are still there. Housekeeping takes them away, and then the row.';
+COMMENT ON TABLE flow.erasure IS
+    'Batches that were deleted and whose rows in other tables are still there. Housekeeping takes them away, and then '
+    'the row.';
 COMMENT ON COLUMN flow.erasure.batch_id IS 'The batch that was deleted. No row of flow.batch has this id any more.';
-COMMENT ON COLUMN flow.erasure.org_id IS 'The organization whose batch it was, by which rows of flow.ended_run are found.';
-COMMENT ON COLUMN flow.erasure.page_set IS 'The set of pages that goes with it; null where that belongs to another batch.';
+COMMENT ON COLUMN flow.erasure.org_id IS
+    'The organization whose batch it was, by which rows of flow.ended_run are found.';
+COMMENT ON COLUMN flow.erasure.page_set IS
+    'The set of pages that goes with it; null where that belongs to another batch.';
 COMMENT ON COLUMN flow.erasure.begun_at IS 'When the batch was deleted.';
 
 CREATE TABLE flow.deletion (
@@ -47,7 +55,8 @@ CREATE TABLE flow.deletion (
     ended_at timestamptz,
     rows jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(rows) = 'object')
 );
-COMMENT ON TABLE flow.deletion IS 'Organizations that an operator has deleted, each with the receipt of what went. It stays for good.';
+COMMENT ON TABLE flow.deletion IS
+    'Organizations that an operator has deleted, each with the receipt of what went. It stays for good.';
 COMMENT ON COLUMN flow.deletion.org_id IS 'The organization that was.';
 COMMENT ON COLUMN flow.deletion.begun_at IS 'When an operator said so.';
 COMMENT ON COLUMN flow.deletion.ended_at IS 'When nothing was left but the audit log; null before that.';
@@ -71,7 +80,8 @@ BEGIN
         ORDER BY 1
     LOOP
         BEGIN
-            EXECUTE format('DELETE FROM flow.%1$I WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.%1$I WHERE org_id = $1 LIMIT $2))', name) USING org, max_rows;
+            EXECUTE format('DELETE FROM flow.%1$I WHERE ctid = ANY(ARRAY('
+                'SELECT ctid FROM flow.%1$I WHERE org_id = $1 LIMIT $2))', name) USING org, max_rows;
             GET DIAGNOSTICS n = ROW_COUNT;
             IF n > 0 THEN
                 tables := tables || name;
@@ -85,7 +95,9 @@ BEGIN
         RAISE EXCEPTION 'organization % has rows that others refer to: %', org, referred;
     END IF;
 END $$;
-COMMENT ON FUNCTION flow.erase_organization(uuid, text[], int) IS 'Deletes up to so many rows of an organization from each table that has any, or from these tables only, and says how many. Batches, record sets, blobs and the audit log go other ways.';
+COMMENT ON FUNCTION flow.erase_organization(uuid, text[], int) IS
+    'Deletes up to so many rows of an organization from each table that has any, or from these tables only, and says '
+    'how many. Batches, record sets, blobs and the audit log go other ways.';
 
 -- By the indexes that housekeeping finds old rows by, one row for each kind and organization. It reckons itself what
 -- flow.retention_now and flow.kept_since say: whoever reads a view runs its functions with rights of their own.
@@ -140,17 +152,25 @@ LEFT JOIN LATERAL (
 UNION ALL
 SELECT 'erasure', NULL, e.org_id, e.begun_at, clock.now - e.begun_at
 FROM clock LEFT JOIN LATERAL (SELECT * FROM flow.erasure a ORDER BY a.begun_at LIMIT 1) e ON true;
-COMMENT ON VIEW ops.retention_debt IS 'What should be gone and is not: for each kind of what is kept for a while, the row that should have gone first. Housekeeping is every hour.';
-COMMENT ON COLUMN ops.retention_debt.kind IS 'batches, calls, deliveries, audit_log, usage, as GET /account/retention names them; erasure: batches that are deleted and have rows in other tables still.';
-COMMENT ON COLUMN ops.retention_debt.kept_days IS 'How long the operator keeps it, in days; null for good, and before a process has done housekeeping. An organization may keep it for less.';
+COMMENT ON VIEW ops.retention_debt IS
+    'What should be gone and is not: for each kind of what is kept for a while, the row that should have gone first. '
+    'Housekeeping is every hour.';
+COMMENT ON COLUMN ops.retention_debt.kind IS
+    'batches, calls, deliveries, audit_log, usage, as GET /account/retention names them; erasure: batches that are '
+    'deleted and have rows in other tables still.';
+COMMENT ON COLUMN ops.retention_debt.kept_days IS
+    'How long the operator keeps it, in days; null for good, and before a process has done housekeeping. An '
+    'organization may keep it for less.';
 COMMENT ON COLUMN ops.retention_debt.org_id IS 'Whose row it is; null where nothing is overdue.';
-COMMENT ON COLUMN ops.retention_debt.oldest_at IS 'When it was made; of an erasure, when the batch was deleted; null where nothing is overdue.';
+COMMENT ON COLUMN ops.retention_debt.oldest_at IS
+    'When it was made; of an erasure, when the batch was deleted; null where nothing is overdue.';
 COMMENT ON COLUMN ops.retention_debt.overdue IS 'For how long it should have been gone; null where nothing is.';
 
 -- What is kept for a year loses a four-hundredth of its rows a day. By default Postgres waits until a fifth of them are
 -- dead, for three months: their room is not used again until then, and they are cleared all at once, for which each
 -- index is read many times. Nor does it find out before how much of what was inserted everybody may see, which sums
--- over an index rest on. Queues and calls, which live for milliseconds, are small: the default clears them at each turn.
+-- over an index rest on. Queues and calls, which live for milliseconds, are small: the default clears them at each
+-- turn.
 DO $$
 DECLARE
     name text;

@@ -28,4 +28,6 @@ BEGIN
         EXECUTE format('CREATE POLICY worker ON flow.%I TO flowlane_worker USING (true)', t.name);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION flow.secure_rows() IS 'Turns row-level security on for tables with an organization that lack it: the role flowlane_request gets the rows of the setting flow.org, flowlane_worker all.';
+COMMENT ON FUNCTION flow.secure_rows() IS
+    'Turns row-level security on for tables with an organization that lack it: the role flowlane_request gets the rows '
+    'of the setting flow.org, flowlane_worker all.';

@@ -1,5 +1,7 @@
 CREATE SEQUENCE flow.due_lease;
-COMMENT ON SEQUENCE flow.due_lease IS 'Numbers of leases. They come from here because a due row that is done goes away, and its next life must not give them out again.';
+COMMENT ON SEQUENCE flow.due_lease IS
+    'Numbers of leases. They come from here because a due row that is done goes away, and its next life must not give '
+    'them out again.';
 
 CREATE TABLE flow.due (
     kind text NOT NULL,
@@ -13,14 +15,20 @@ CREATE TABLE flow.due (
     PRIMARY KEY (kind, key)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE INDEX due_next ON flow.due (due_at);
-COMMENT ON TABLE flow.due IS 'Everything that must happen at a time, as due rows. A worker process that leases one works on it by itself; one that does not work, or has too much in line, has a River job tell the workers.';
-COMMENT ON COLUMN flow.due.kind IS 'What is to be done, which names its handler: dispatch, reconcile, counters, slices, release, ...';
-COMMENT ON COLUMN flow.due.key IS 'What it is to be done for: a batch, a record set, a Domain, or a Domain and a bucket with a newline between.';
-COMMENT ON COLUMN flow.due.due_at IS 'When it is to be done; while it is being done, when the lease ends and others may take over.';
+COMMENT ON TABLE flow.due IS
+    'Everything that must happen at a time, as due rows. A worker process that leases one works on it by itself; one '
+    'that does not work, or has too much in line, has a River job tell the workers.';
+COMMENT ON COLUMN flow.due.kind IS
+    'What is to be done, which names its handler: dispatch, reconcile, counters, slices, release, ...';
+COMMENT ON COLUMN flow.due.key IS
+    'What it is to be done for: a batch, a record set, a Domain, or a Domain and a bucket with a newline between.';
+COMMENT ON COLUMN flow.due.due_at IS
+    'When it is to be done; while it is being done, when the lease ends and others may take over.';
 COMMENT ON COLUMN flow.due.lease_seconds IS 'How long a worker that is silent keeps the work: what a crash costs.';
 COMMENT ON COLUMN flow.due.lease_no IS 'The fence: a worker that carries an older number changes nothing.';
 COMMENT ON COLUMN flow.due.leased IS 'True while a worker has it.';
-COMMENT ON COLUMN flow.due.woken_at IS 'The earliest wake-up that came while a worker had it and that the worker may not have seen; null for none.';
+COMMENT ON COLUMN flow.due.woken_at IS
+    'The earliest wake-up that came while a worker had it and that the worker may not have seen; null for none.';
 COMMENT ON COLUMN flow.due.failures IS 'How often in a row the work has failed; each time it waits longer.';
 
 -- It does not begin work anew that waits for a worker longer than its lease lasts: whether a lease is lost is for the
@@ -39,11 +47,15 @@ BEGIN
     RETURNING NOT d.leased AND d.due_at <= now INTO startable;
     RETURN startable;
 END $$;
-COMMENT ON FUNCTION flow.wake(text, text, timestamptz, double precision) IS 'Makes work of a kind and key due at a time (now where it is null), keeping the earlier of two times. Returns whether it is due and nobody works on it. The row stays locked until the transaction ends.';
+COMMENT ON FUNCTION flow.wake(text, text, timestamptz, double precision) IS
+    'Makes work of a kind and key due at a time (now where it is null), keeping the earlier of two times. Returns '
+    'whether it is due and nobody works on it. The row stays locked until the transaction ends.';
 
 CREATE FUNCTION flow.due_gate(what text, which text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN hashtextextended('due ' || what || ' ' || which, 0);
-COMMENT ON FUNCTION flow.due_gate(text, text) IS 'The key of an advisory lock on a due row, whether it is there or not: who wakes the row shares it until the transaction ends, who ends its work has it alone.';
+COMMENT ON FUNCTION flow.due_gate(text, text) IS
+    'The key of an advisory lock on a due row, whether it is there or not: who wakes the row shares it until the '
+    'transaction ends, who ends its work has it alone.';
 
 -- Who works waits, before the work ends, for the transactions that share the gate, and looks again. So nothing is
 -- written, and nobody locked out, where the row is leased.
@@ -81,7 +93,9 @@ BEGIN
     no := coalesce(no, 0);
     failed := coalesce(failed, 0);
 END $$;
-COMMENT ON FUNCTION flow.wake_rechecked(text, text, timestamptz, timestamptz, double precision) IS 'flow.wake_lease for a kind whose handlers look once more before they end: it writes nothing while somebody works on the row, and locks it only to write it.';
+COMMENT ON FUNCTION flow.wake_rechecked(text, text, timestamptz, timestamptz, double precision) IS
+    'flow.wake_lease for a kind whose handlers look once more before they end: it writes nothing while somebody works '
+    'on the row, and locks it only to write it.';
 
 -- One statement for both is a round trip less between a trigger and its work.
 CREATE FUNCTION flow.wake_lease(what text, which text, at timestamptz, lease double precision, rechecks boolean,
@@ -116,7 +130,11 @@ BEGIN
         lease_seconds = excluded.lease_seconds
     RETURNING CASE WHEN d.lease_no = fresh THEN fresh ELSE 0 END, d.failures INTO no, failed;
 END $$;
-COMMENT ON FUNCTION flow.wake_lease(text, text, timestamptz, double precision, boolean, boolean) IS 'Makes work of a kind and key due at a time (now where it is null), keeping the earlier of two times, and leases it where it is due and nobody works on it. Returns the number of that lease, else 0, and how often in a row the work has failed. The row stays locked until the transaction ends. With rechecks see flow.wake_rechecked; again notes the wake-up there, too, so that work which ends begins once more.';
+COMMENT ON FUNCTION flow.wake_lease(text, text, timestamptz, double precision, boolean, boolean) IS
+    'Makes work of a kind and key due at a time (now where it is null), keeping the earlier of two times, and leases '
+    'it where it is due and nobody works on it. Returns the number of that lease, else 0, and how often in a row the '
+    'work has failed. The row stays locked until the transaction ends. With rechecks see flow.wake_rechecked; again '
+    'notes the wake-up there, too, so that work which ends begins once more.';
 
 -- Either what the request did and its answer are both there or neither. Neither the key nor the body is stored, only
 -- keyed hashes.
@@ -131,10 +149,13 @@ CREATE TABLE flow.idempotency_key (
     PRIMARY KEY (org_id, key_hash)
 );
 CREATE INDEX idempotency_key_old ON flow.idempotency_key (created_at);
-COMMENT ON TABLE flow.idempotency_key IS 'The answer to a request with an Idempotency-Key, written in the transaction of its effect and kept for 24 hours.';
+COMMENT ON TABLE flow.idempotency_key IS
+    'The answer to a request with an Idempotency-Key, written in the transaction of its effect and kept for 24 hours.';
 COMMENT ON COLUMN flow.idempotency_key.org_id IS 'The organization that sent the request: keys of two never meet.';
-COMMENT ON COLUMN flow.idempotency_key.key_hash IS 'Keyed hash over operation, path and the caller''s key, which is not stored.';
-COMMENT ON COLUMN flow.idempotency_key.body_hash IS 'Keyed hash of the request''s body: the same key with another body is refused.';
+COMMENT ON COLUMN flow.idempotency_key.key_hash IS
+    'Keyed hash over operation, path and the caller''s key, which is not stored.';
+COMMENT ON COLUMN flow.idempotency_key.body_hash IS
+    'Keyed hash of the request''s body: the same key with another body is refused.';
 COMMENT ON COLUMN flow.idempotency_key.operation IS 'The operationId that was called.';
 COMMENT ON COLUMN flow.idempotency_key.status IS 'The HTTP status that was answered.';
 COMMENT ON COLUMN flow.idempotency_key.answer IS 'The body that was answered, and is answered again.';
@@ -148,7 +169,9 @@ CREATE UNLOGGED TABLE flow.request_count (
     used bigint NOT NULL CHECK (used > 0),
     PRIMARY KEY (org_id, operation)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE flow.request_count IS 'How many requests of a limited operation an organization made in its present window. Unlogged: a crash of Postgres begins windows anew.';
+COMMENT ON TABLE flow.request_count IS
+    'How many requests of a limited operation an organization made in its present window. Unlogged: a crash of '
+    'Postgres begins windows anew.';
 COMMENT ON COLUMN flow.request_count.org_id IS 'The organization that is limited.';
 COMMENT ON COLUMN flow.request_count.operation IS 'The operationId that has an x-rate-limit.';
 COMMENT ON COLUMN flow.request_count.began_at IS 'When the window began: with its first request.';

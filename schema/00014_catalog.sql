@@ -21,15 +21,22 @@ CREATE TABLE flow.catalog_import (
     created_at timestamptz NOT NULL DEFAULT flow.clock(),
     PRIMARY KEY (org_id, platform_id, version)
 );
-COMMENT ON TABLE flow.catalog_import IS 'A platform that an organization made of an OpenAPI document. No other organization sees it. The newest version counts.';
+COMMENT ON TABLE flow.catalog_import IS
+    'A platform that an organization made of an OpenAPI document. No other organization sees it. The newest version '
+    'counts.';
 COMMENT ON COLUMN flow.catalog_import.org_id IS 'The organization that sees the platform.';
-COMMENT ON COLUMN flow.catalog_import.platform_id IS 'What services and actions begin with. One that comes with the program under the same id goes before it.';
-COMMENT ON COLUMN flow.catalog_import.version IS 'Counts the imports of the platform from 1; a platform that was deleted begins anew.';
+COMMENT ON COLUMN flow.catalog_import.platform_id IS
+    'What services and actions begin with. One that comes with the program under the same id goes before it.';
+COMMENT ON COLUMN flow.catalog_import.version IS
+    'Counts the imports of the platform from 1; a platform that was deleted begins anew.';
 COMMENT ON COLUMN flow.catalog_import.name IS 'The title of the document.';
-COMMENT ON COLUMN flow.catalog_import.file IS 'The platform as a catalog file (YAML), made of the document; the document itself is not kept.';
-COMMENT ON COLUMN flow.catalog_import.document_digest IS 'sha256:<hex> of the document, by which an importer can tell whether it has changed since.';
+COMMENT ON COLUMN flow.catalog_import.file IS
+    'The platform as a catalog file (YAML), made of the document; the document itself is not kept.';
+COMMENT ON COLUMN flow.catalog_import.document_digest IS
+    'sha256:<hex> of the document, by which an importer can tell whether it has changed since.';
 COMMENT ON COLUMN flow.catalog_import.options IS 'What the importer chose: {auth, only, base_url}.';
-COMMENT ON COLUMN flow.catalog_import.report IS 'The first entries of what could not be carried over as it was, and how many there were.';
+COMMENT ON COLUMN flow.catalog_import.report IS
+    'The first entries of what could not be carried over as it was, and how many there were.';
 COMMENT ON COLUMN flow.catalog_import.services IS 'How many services the platform has.';
 COMMENT ON COLUMN flow.catalog_import.actions IS 'How many actions the platform has.';
 COMMENT ON COLUMN flow.catalog_import.operations IS 'How many operations the document has.';
@@ -42,6 +49,9 @@ CREATE TABLE flow.catalog_state (
     org_id uuid PRIMARY KEY REFERENCES flow.organization (id),
     generation bigint NOT NULL
 );
-COMMENT ON TABLE flow.catalog_state IS 'One row for each organization that ever imported a platform; whoever imports or deletes one holds it until the commit.';
+COMMENT ON TABLE flow.catalog_state IS
+    'One row for each organization that ever imported a platform; whoever imports or deletes one holds it until the '
+    'commit.';
 COMMENT ON COLUMN flow.catalog_state.org_id IS 'Whose platforms.';
-COMMENT ON COLUMN flow.catalog_state.generation IS 'Raised with every import and deletion: what processes keep of the platforms is good as long as it stays the same.';
+COMMENT ON COLUMN flow.catalog_state.generation IS
+    'Raised with every import and deletion: what processes keep of the platforms is good as long as it stays the same.';
