@@ -21,9 +21,9 @@ var (
 	// call is a record of a large batch with a call of its own.
 	call = cost{postgres: 0.10e-3, service: 0.16e-3, log: 1500, kept: 560}
 	// grouped is a record that starts a flow together with others of its webhook.
-	grouped = cost{postgres: 0.31e-3, service: 0.28e-3, log: 4900, kept: 2080}
+	grouped = cost{postgres: 0.31e-3, service: 0.28e-3, log: 4600, kept: 1650}
 	// lone is one that has nobody to share a transaction with for its webhook, its budget and its settlement.
-	lone = cost{postgres: 2.5e-3, service: 1.5e-3, log: 7800, kept: 2080}
+	lone = cost{postgres: 2.5e-3, service: 1.5e-3, log: 7800, kept: 1650}
 )
 
 // together is within how many seconds starts of one organization share their transactions.
