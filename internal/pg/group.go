@@ -26,9 +26,11 @@ type Groups[T any] struct {
 	// hurry: something waits that may not wait any longer; else timer runs for what waits.
 	hurry bool
 	timer *time.Timer
-	// serving is how many groups are under way, began when the last one began.
+	// serving is how many groups are under way, began when the last one began, and slow runs while something waits for
+	// that one to have taken long.
 	serving int
 	began   time.Time
+	slow    *time.Timer
 }
 
 type weighed[T any] struct {
@@ -58,14 +60,26 @@ func (g *Groups[T]) Hurry() {
 	g.begin()
 }
 
-// begin begins a group if one may begin; mu is held.
+// begin begins as many groups as may begin, and looks again once the last one has taken long; mu is held.
 func (g *Groups[T]) begin() {
 	now := time.Now()
 	beside := g.serving > 0 && (g.weight >= g.Most || now.Sub(g.began) > g.Slow)
-	if g.ready() && (g.serving == 0 || beside && g.serving < g.AtOnce) {
+	switch {
+	case !g.ready():
+	case g.serving == 0 || beside && g.serving < g.AtOnce:
 		g.serving++
 		go g.serve(g.next(now))
+		g.begin()
+	case g.serving < g.AtOnce && g.slow == nil:
+		g.slow = time.AfterFunc(g.Slow-now.Sub(g.began)+1, g.beginSlow)
 	}
+}
+
+func (g *Groups[T]) beginSlow() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.slow = nil
+	g.begin()
 }
 
 // ready reports whether what waits need not wait for others; mu is held.
@@ -95,22 +109,31 @@ func (g *Groups[T]) next(now time.Time) []T {
 		group[i] = g.waiting[i].item
 	}
 	g.waiting, g.weight, g.began = slices.Clone(g.waiting[n:]), g.weight-weight, now
-	if g.hurry = len(g.waiting) > 0; g.timer != nil {
-		g.timer.Stop()
-		g.timer = nil
-	}
+	g.hurry = len(g.waiting) > 0
+	stop(&g.timer)
+	stop(&g.slow)
 	return group
 }
 
+func stop(t **time.Timer) {
+	if *t != nil {
+		(*t).Stop()
+		*t = nil
+	}
+}
+
 // more takes the group after one that is over; none where nobody waits, or all may wait longer, and where few do for
-// whom another group that is under way is soon over.
+// whom another group that is under way may soon be over.
 func (g *Groups[T]) more() []T {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
 	if !g.ready() || g.serving > 1 && g.weight < g.Most && now.Sub(g.began) <= g.Slow {
 		g.serving--
+		g.begin()
 		return nil
 	}
-	return g.next(now)
+	group := g.next(now)
+	g.begin()
+	return group
 }

@@ -86,6 +86,38 @@ func TestGroups_Slow(t *testing.T) {
 	close(third.end)
 }
 
+// Who comes just before a group has taken long does not wait for its end, nor who is left behind by another one.
+func TestGroups_SlowLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const slow, moment = 20 * time.Millisecond, time.Millisecond
+		g, began := groupsOf(slow)
+		start := time.Now()
+		g.Add(1, 1)
+		hangs := <-began
+		<-time.After(moment)
+		g.Add(2, 1)
+		second := <-began
+		assert.Equal(t, []int{2}, second.items)
+		assert.Equal(t, slow+1, time.Since(start))
+
+		<-time.After(moment)
+		g.Add(3, 1)
+		close(second.end)
+		third := <-began
+		assert.Equal(t, []int{3}, third.items)
+		assert.Equal(t, 2*(slow+1), time.Since(start), "so long after the second one began")
+
+		g.Add(4, 1)
+		<-time.After(2 * slow)
+		assert.Equal(t, 1, g.Waiting(), "two are under way")
+		close(hangs.end)
+		fourth := <-began
+		close(third.end)
+		close(fourth.end)
+	})
+}
+
 // What may wait begins no group before its time is over, is told to hurry, or something comes that may not wait; then
 // all goes together.
 func TestGroups_AddWithin(t *testing.T) {
