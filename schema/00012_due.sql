@@ -58,7 +58,8 @@ COMMENT ON FUNCTION flow.due_gate(text, text) IS
     'transaction ends, who ends its work has it alone.';
 
 -- Who works waits, before the work ends, for the transactions that share the gate, and looks again. So nothing is
--- written, and nobody locked out, where the row is leased.
+-- written, and nobody locked out, where the row is leased. Work that fails does not look: what has failed before is told
+-- of who wakes it meanwhile, so that the next try does not come as late as after a failure that nobody waits for.
 CREATE FUNCTION flow.wake_rechecked(what text, which text, wanted timestamptz, now timestamptz, lease double precision,
     OUT no bigint, OUT failed integer) LANGUAGE plpgsql AS $$
 DECLARE
@@ -68,8 +69,8 @@ BEGIN
     PERFORM pg_advisory_xact_lock_shared(flow.due_gate(what, which));
     no := 0;
     failed := 0;
-    PERFORM FROM flow.due d WHERE d.kind = what AND d.key = which AND (d.leased OR d.due_at > now
-        AND d.due_at <= wanted);
+    PERFORM FROM flow.due d WHERE d.kind = what AND d.key = which
+        AND CASE WHEN d.leased THEN d.failures = 0 ELSE d.due_at > now AND d.due_at <= wanted END;
     IF FOUND THEN
         RETURN;
     END IF;
@@ -80,6 +81,11 @@ BEGIN
     ON CONFLICT (kind, key) DO NOTHING;
     IF FOUND THEN
         no := CASE WHEN wanted <= now THEN fresh ELSE 0 END;
+        RETURN;
+    END IF;
+    UPDATE flow.due d SET woken_at = least(d.woken_at, wanted)
+    WHERE d.kind = what AND d.key = which AND d.leased AND d.failures > 0;
+    IF FOUND THEN
         RETURN;
     END IF;
     -- A row that somebody else has leased by now is left alone, and not locked.

@@ -2,6 +2,7 @@ package due_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -163,4 +164,29 @@ func (b *bundle) exec(statements ...string) {
 			b.t.Fatal(err)
 		}
 	}
+}
+
+// TestRechecks_Failing: a wake-up during a run that fails, as the one before did, has the next run come at once.
+func TestRechecks_Failing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond, FirstRetry: time.Hour, LastRetry: time.Hour})
+	began, fail := make(chan struct{}), make(chan struct{})
+	s.Register(kind, hour, 1, func(context.Context, *due.Lease) (time.Time, error) {
+		began <- struct{}{}
+		<-fail
+		return time.Time{}, errors.New("the provider is away")
+	}, due.Rechecks())
+	b.run(s)
+	b.wake(s, "k", due.Now())
+	receive(t, "the first run", began)
+	fail <- struct{}{}
+	b.eventually("the failure is noted", func() bool { return b.row("k").failures == 1 })
+	b.wake(s, "k", due.Now())
+	receive(t, "the second run", began)
+	b.wake(s, "k", due.Now())
+	b.wake(s, "k", due.Now())
+	fail <- struct{}{}
+	receive(t, "the third run", began)
+	fail <- struct{}{}
 }
