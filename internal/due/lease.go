@@ -15,6 +15,9 @@ import (
 	"flowlane/internal/pg"
 )
 
+// gatePause is how long a connection is left to others after a second in which somebody was about to wake the row.
+const gatePause = 100 * time.Millisecond
+
 // Lease is the right to work on one row. It is extended in the background while its handler runs.
 type Lease struct {
 	Kind, Key string
@@ -133,17 +136,27 @@ func (l *Lease) again(ctx context.Context, tx pgx.Tx) error {
 // there is more, the lease goes on and true comes back; else the row is given back. Faults as those of Finish.
 func (l *Lease) EndUnless(ctx context.Context, look func(ctx context.Context,
 	tx pgx.Tx) (more bool, next time.Time, err error)) (more bool, err error) {
-	err = pg.InTxGenericPlan(ctx, l.s.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
-		if err := db.New().DueGate(ctx, tx, db.DueGateParams{Kind: l.Kind, Key: l.Key}); err != nil {
-			return fmt.Errorf("await who wakes %s %s: %w", l.Kind, l.Key, err)
+	for alone := false; ; {
+		err = pg.InTxShared(ctx, l.s.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+			if err := db.New().DueGate(ctx, tx, db.DueGateParams{Kind: l.Kind, Key: l.Key}); err != nil {
+				return fmt.Errorf("await who wakes %s %s: %w", l.Kind, l.Key, err)
+			}
+			alone = true
+			var next time.Time
+			if more, next, err = look(ctx, tx); err != nil || more {
+				return err
+			}
+			return l.Finish(ctx, tx, next)
+		})
+		if alone || !pg.IsLocked(err) {
+			return more, err //nolint:wrapcheck // as look said it
 		}
-		var next time.Time
-		if more, next, err = look(ctx, tx); err != nil || more {
-			return err
+		select { // who wakes the row takes long: meanwhile others have the connection, by which leases are kept
+		case <-time.After(gatePause):
+		case <-ctx.Done():
+			return false, context.Cause(ctx) //nolint:wrapcheck // why the lease ended
 		}
-		return l.Finish(ctx, tx, next)
-	})
-	return more, err
+	}
 }
 
 // Woken gets a value when this process has made the row due again since the lease began. Others may do so, too: it only

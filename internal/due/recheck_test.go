@@ -3,10 +3,12 @@ package due_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/internal/due"
 	"flowlane/internal/pg"
@@ -189,4 +191,49 @@ func TestRechecks_Failing(t *testing.T) {
 	fail <- struct{}{}
 	receive(t, "the third run", began)
 	fail <- struct{}{}
+}
+
+// TestRechecks_SlowWakers: who wakes a row and does not commit keeps the end of its work waiting, and no connection from
+// the work of others.
+func TestRechecks_SlowWakers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	cfg := b.pool.Config()
+	cfg.MaxConns = 2
+	few, err := pgxpool.NewWithConfig(b.ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(few.Close)
+	s := due.New(few, b.queue, due.Options{ScanEvery: hour, Log: slog.New(slog.DiscardHandler)})
+	ends := make(chan string, 3)
+	s.Register(kind, hour, 3, func(ctx context.Context, l *due.Lease) (time.Time, error) {
+		ends <- l.Key
+		_, err := l.EndUnless(ctx, func(context.Context, pgx.Tx) (more bool, next time.Time, err error) {
+			return false, next, nil
+		})
+		return time.Time{}, err
+	}, due.Rechecks())
+	b.run(s)
+	err = pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error {
+		for _, key := range []string{"a", "b"} {
+			if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock_shared(flow.due_gate($1, $2))", kind, key); err != nil {
+				return err
+			}
+			b.wake(s, key, due.Now())
+			receive(t, "the end of work that is woken", ends)
+		}
+		b.eventually("both ends wait", func() bool {
+			return b.count("SELECT count(*) FROM pg_stat_activity "+
+				"WHERE datname = current_database() AND wait_event = 'advisory'") == 2
+		})
+		b.wake(s, "c", due.Now())
+		receive(t, "other work", ends)
+		b.eventually("other work is over", func() bool { return !b.row("c").exists })
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("all is over", func() bool { return !b.row("a").exists && !b.row("b").exists })
 }

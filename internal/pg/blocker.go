@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// isLocked tells that a statement waited for a lock for too long, or was given up in favour of who waited for it.
-func isLocked(err error) bool {
+// IsLocked tells that a statement waited for a lock for too long, or was given up in favour of who waited for it.
+func IsLocked(err error) bool {
 	pe, ok := asPg(err)
 	return ok && (pe.Code == "55P03" || pe.Code == "40P01")
 }

@@ -149,7 +149,7 @@ func (r *runner) patiently(
 		blockers := r.watchBlockers(ctx, timeout)
 		err := do(ctx)
 		found := blockers()
-		if !isLocked(err) {
+		if !IsLocked(err) {
 			return err
 		}
 		next := pause(attempts)
