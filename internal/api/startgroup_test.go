@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -235,6 +236,45 @@ func TestTrigger_KeyTaken(t *testing.T) {
 	assert.Less(t, s.number("SELECT count(DISTINCT k.xmin::text) FROM flow.idempotency_key k JOIN flow.batch b "+
 		"ON position(b.id::text IN convert_from(k.answer, 'UTF8')) > 0"+others), rounds*rest/2,
 		"all with keys were started alone")
+}
+
+// TestTrigger_KeyLast: those that share a transaction lock keys behind what is due, as those do that start alone: else
+// each could wait for the other.
+func TestTrigger_KeyLast(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	one := &startGrouper{client: s.Client, flow: s.define(transformSteps), body: `{}`, key: "k"}
+	lock, err := s.owner.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = lock.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = lock.Exec(t.Context(), "SELECT pg_advisory_xact_lock(77)")
+	require.NoError(t, err)
+	_, err = s.owner.Exec(t.Context(),
+		`CREATE FUNCTION public.await() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			PERFORM pg_advisory_xact_lock(77);
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER await BEFORE INSERT ON flow.idempotency_key FOR EACH ROW EXECUTE FUNCTION public.await();`)
+	require.NoError(t, err)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		sendTogether([]*startGrouper{one})
+	}()
+	var due []bool // of the one that waits for its key: whether it has written what is due
+	s.eventually(func() bool {
+		rows, err := s.owner.Query(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks l WHERE l.pid = w.pid
+			AND l.relation = 'flow.due'::regclass AND l.mode = 'RowExclusiveLock')
+			FROM pg_locks w WHERE w.locktype = 'advisory' AND w.objid = 77 AND NOT w.granted`)
+		require.NoError(t, err)
+		due, err = pgx.CollectRows(rows, pgx.RowTo[bool])
+		require.NoError(t, err)
+		return len(due) > 0
+	})
+	assert.Equal(t, []bool{true}, due)
+	require.NoError(t, lock.Rollback(t.Context()))
+	<-answered
+	one.res.Want(http.StatusOK)
 }
 
 // revoked returns the id of a credential that is not active.

@@ -123,7 +123,9 @@ type Dispatcher struct {
 	deferred deferredQueues
 	// unclaimed are budgets for which a start has failed that claimed calls: for a while others leave them to passes.
 	unclaimed throttle
-	scans     queueScans
+	// pausedOrgs are organizations of which such a start met a pause.
+	pausedOrgs throttle
+	scans      queueScans
 	// away: the database is known to be away, which is logged once, whoever finds it.
 	away atomic.Bool
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -18,7 +19,7 @@ import (
 	"flowlane/internal/run"
 )
 
-// Router finds the queue of a task and makes sure that its budget exists.
+// Router finds the queues of tasks and makes sure that their budgets exist.
 type Router struct {
 	Catalog *catalog.Catalog
 	// BulkInFlight and SmallInFlight limit the calls in flight of new metered budgets.
@@ -26,18 +27,40 @@ type Router struct {
 	known                       sync.Map
 }
 
-// Route implements run.Router.
-func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, task *definition.Task,
-	lane *db.FlowLane) (run.Route, error) {
+// Routes implements run.Router. Budgets are made in one order, so that two starts that make the same ones do not wait
+// for each other.
+func (r *Router) Routes(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan,
+	tasks []*definition.Task, lane *db.FlowLane) ([]run.Route, error) {
+	routes, budgets := make([]run.Route, len(tasks)), make([]db.BudgetEnsureParams, len(tasks))
+	for i, task := range tasks {
+		var err error
+		if routes[i], budgets[i], err = r.route(ctx, tx, orgID, plan, task, lane); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(budgets, func(a, b db.BudgetEnsureParams) int {
+		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Bucket, b.Bucket))
+	})
+	for _, b := range budgets {
+		if err := r.ensure(ctx, tx, b); err != nil {
+			return nil, err
+		}
+	}
+	return routes, nil
+}
+
+// route finds the queue of a task, and its budget as it is to be made.
+func (r *Router) route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, task *definition.Task,
+	lane *db.FlowLane) (out run.Route, budget db.BudgetEnsureParams, err error) {
 	// The trigger chooses before the definition, and that before the catalog.
-	out := run.Route{Lane: cmp.Or(pg.Value(lane), db.FlowLane(plan.Lane), db.FlowLane(r.Catalog.Lane(task.Action)))}
-	budget := db.BudgetEnsureParams{ServiceID: task.Action.ServiceID, TimeZone: "UTC"}
+	out = run.Route{Lane: cmp.Or(pg.Value(lane), db.FlowLane(plan.Lane), db.FlowLane(r.Catalog.Lane(task.Action)))}
+	budget = db.BudgetEnsureParams{ServiceID: task.Action.ServiceID, TimeZone: "UTC"}
 	platform := task.Action.Platform()
 	switch {
 	case platform != nil && platform.OwnerLimited() && task.CredentialID.Valid:
 		domain, err := r.account(ctx, tx, orgID, task)
 		if err != nil {
-			return out, err
+			return out, budget, err
 		}
 		out.Domain, out.Bucket, budget.OrgID = domain.TenancyID, task.Action.OwnerBudget(), &orgID
 		budget.MaxInFlight = int32(max(task.Action.Call.MaxInFlight, 1))
@@ -50,7 +73,7 @@ func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *de
 	default:
 		domain, err := r.account(ctx, tx, orgID, task)
 		if err != nil {
-			return out, err
+			return out, budget, err
 		}
 		out.Domain, out.Bucket = domain.TenancyID, task.Action.Buckets[0]
 		budget.Metered, budget.TimeZone, budget.MaxInFlight = true, domain.TimeZone, int32(r.SmallInFlight)
@@ -59,7 +82,7 @@ func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *de
 		}
 	}
 	budget.Domain, budget.Bucket = out.Domain, out.Bucket
-	return out, r.ensure(ctx, tx, budget)
+	return out, budget, nil
 }
 
 // account returns the provider account that a task spends from.

@@ -20,8 +20,11 @@ import (
 const (
 	// budgetsClaimed bounds the budgets whose locks one start holds.
 	budgetsClaimed = 4
-	// passesFor is how long starts leave a budget to passes after one that wanted to claim calls of it has failed.
+	// passesFor is how long starts leave a budget to passes after one that wanted to claim calls of it has failed,
+	// pausedFor how long they leave an organization's calls to them after it met a pause: who shares a start with it
+	// must start once more.
 	passesFor = time.Second
+	pausedFor = 10 * time.Second
 )
 
 var (
@@ -89,9 +92,11 @@ func (d *Dispatcher) ClaimStarted(ctx context.Context, tx pgx.Tx, start *run.Sta
 // there is none: behind a receiver that hangs, each record would be rendered in vain, and once more by a pass.
 func (d *Dispatcher) startClaims(tx pgx.Tx, start *run.StartClaim) (claims []*startClaim) {
 	byKey := map[budgetKey]*startClaim{}
+	now := time.Now()
 	for _, b := range start.Batches {
 		k := budgetKey{b.Route.Domain, b.Route.Bucket}
-		if !d.claimable(&b) || d.flights.full(k, b.OrgID) || d.unclaimed.within(k.String(), passesFor, time.Now()) {
+		if !d.claimable(&b) || d.flights.full(k, b.OrgID) || d.unclaimed.within(k.String(), passesFor, now) ||
+			d.pausedOrgs.within(b.OrgID.String(), pausedFor, now) {
 			continue
 		}
 		c := byKey[k]
@@ -221,6 +226,9 @@ func (c *startClaim) write(ctx context.Context, calls []*outboundCall, usage *db
 		paused, err := c.d.q.LanesPaused(ctx, tx, db.LanesPausedParams{OrgIds: orgs, Lanes: lanes,
 			Domain: c.key.domain})
 		if err == nil && paused {
+			for _, org := range orgs {
+				c.d.pausedOrgs.due(org.String(), pausedFor, time.Now())
+			}
 			err = errPausedSince
 		}
 		return err

@@ -231,6 +231,9 @@ func TestStartClaim_Paused(t *testing.T) {
 	ids, claimed, err := b.startTogether(def, 2)
 	require.NoError(t, err)
 	require.Zero(t, claimed)
+	_, claimed, err = b.startTogether(b.define(post("http://127.0.0.2:1", "")), 1)
+	require.NoError(t, err, "nor is one refused that would call somebody else")
+	require.Zero(t, claimed)
 	b.eventually("SELECT count(*) = 0 FROM flow.due WHERE kind = 'dispatch' AND leased")
 	require.Zero(t, r.arrived.Load())
 	require.NoError(t, pg.InTx(t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -238,7 +241,8 @@ func TestStartClaim_Paused(t *testing.T) {
 			return err
 		}
 		var key string
-		err := tx.QueryRow(ctx, "SELECT DISTINCT domain || chr(10) || bucket FROM flow.lane_batch").Scan(&key)
+		err := tx.QueryRow(ctx, "SELECT DISTINCT domain || chr(10) || bucket FROM flow.lane_batch "+
+			"WHERE batch_id = $1", ids[0]).Scan(&key)
 		if err != nil {
 			return err
 		}

@@ -76,15 +76,21 @@ func (p *preparedStart) wake(wakes wakeUps, b *StartedBatch, state string, now t
 // queuesOf finds, and prepares, the queues of a plan.
 func (s *Service) queuesOf(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan,
 	lane *db.FlowLane) (out []TaskRoute, err error) {
+	var tasks []*definition.Task
 	for i := range plan.Steps {
 		step := &plan.Steps[i]
 		for _, t := range batch.CallTasks(step) {
-			q := TaskRoute{StepNo: int16(i), TaskNo: t, Task: &step.Tasks[t]} //nolint:gosec // at most 50 steps
-			if q.Route, err = s.router.Route(ctx, tx, orgID, plan, q.Task, lane); err != nil {
-				return nil, err
-			}
-			out = append(out, q)
+			task := &step.Tasks[t]
+			out = append(out, TaskRoute{StepNo: int16(i), TaskNo: t, Task: task}) //nolint:gosec // at most 50 steps
+			tasks = append(tasks, task)
 		}
+	}
+	routes, err := s.router.Routes(ctx, tx, orgID, plan, tasks, lane)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		out[i].Route = routes[i]
 	}
 	return out, nil
 }

@@ -27,10 +27,11 @@ type Route struct {
 	Lane   db.FlowLane
 }
 
-// Router finds, and prepares, the queue of a task. Faults: 404 for an unknown credential, 409 for one without account.
+// Router finds, and prepares, the queues of tasks of a plan. Faults: 404 for an unknown credential, 409 for one without
+// account.
 type Router interface {
-	Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, task *definition.Task,
-		lane *db.FlowLane) (Route, error)
+	Routes(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, tasks []*definition.Task,
+		lane *db.FlowLane) ([]Route, error)
 }
 
 // Waker makes (kind, key) due at a time.

@@ -51,12 +51,8 @@ func (s *StartClaim) add(g *preparedGroup) {
 // Later takes statements that go with those of the start, before them.
 func (s *StartClaim) Later() *pg.Pipeline { return s.later }
 
-// Check puts a question, unless it is nil, in the round trip of the start's last statements, after them.
-func (s *StartClaim) Check(ask pg.Query) {
-	if ask != nil {
-		s.asks = append(s.asks, ask)
-	}
-}
+// Check puts a question in the round trip of the start's last statements, after them.
+func (s *StartClaim) Check(ask pg.Query) { s.asks = append(s.asks, ask) }
 
 // Wake makes (kind, key) due at a time, with what the start makes due.
 func (s *StartClaim) Wake(kind, key string, at time.Time) { s.wakes.add(kind, key, at) }
@@ -66,7 +62,7 @@ func (s *StartClaim) Claim(batchID, callID uuid.UUID) { s.calls[batchID] = callI
 
 // StartAndClaim is StartGroups in a transaction of the service's own, in which calls of what starts are claimed, where
 // somebody does that (ClaimBy). also, if it is set, is called once the groups say what starts; the question that it
-// returns goes with the last statements.
+// returns is the last statement, so that what it waits for is locked behind the due rows, as in other transactions.
 func (s *Service) StartAndClaim(ctx context.Context, tx pgx.Tx, now time.Time, also func() pg.Query,
 	groups ...*StartGroup) error {
 	return s.startGroups(ctx, tx, now, s.claimer, also, groups)

@@ -89,8 +89,9 @@ func (s *Service) startGroups(ctx context.Context, tx pgx.Tx, now time.Time, cla
 			return err //nolint:wrapcheck // says everything
 		}
 	}
+	var last pg.Query
 	if also != nil {
-		start.Check(also())
+		last = also()
 	}
 	var ids []string
 	var actors []*account.Actor
@@ -119,7 +120,7 @@ func (s *Service) startGroups(ctx context.Context, tx pgx.Tx, now time.Time, cla
 		}
 		start.wakes.listeners(rows, now)
 	}
-	return fault.Wrap(s.send(ctx, tx, start.later, start.wakes, now, start.asks...), "insert batches")
+	return fault.Wrap(s.send(ctx, tx, start.later, start.wakes, now, start.asks, last), "insert batches")
 }
 
 // preparedGroup is a group whose batches can be written.

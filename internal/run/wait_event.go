@@ -210,7 +210,7 @@ func (s *Service) matchSome(ctx context.Context, tx pgx.Tx, upto db.ArrivalAdvan
 			return fmt.Errorf("delete an event that nobody waits for: %w", err)
 		}
 	}
-	return s.send(ctx, tx, new(pg.Pipeline), wakes, immediately)
+	return s.send(ctx, tx, new(pg.Pipeline), wakes, immediately, nil, nil)
 }
 
 // matching returns those of the waits that an event ends. One whose condition has no value for the event goes on

@@ -20,10 +20,10 @@ type wakeUps map[dueKey]time.Time
 
 func (w wakeUps) add(kind, key string, at time.Time) { keepEarliest(w, dueKey{kind, key}, at) }
 
-// send sends what later holds, and with it questions and the wake-ups, which come last: due rows are locked in one
-// order. None is due before now.
+// send sends what later holds, and with it questions, the wake-ups, whose due rows are locked in one order, and what
+// comes last, unless it is nil. None is due before now.
 func (s *Service) send(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, wakes wakeUps, now time.Time,
-	asks ...pg.Query) error {
+	asks []pg.Query, last pg.Query) error {
 	var starts []func(context.Context, pgx.Tx) error
 	for _, k := range slices.SortedFunc(maps.Keys(wakes), dueKey.compare) {
 		at := wakes[k]
@@ -33,6 +33,9 @@ func (s *Service) send(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, wakes
 		ask, start := s.due.Waking(k.kind, k.key, at)
 		asks = append(asks, func(db pg.DB) error { return ask(ctx, db) })
 		starts = append(starts, start)
+	}
+	if last != nil {
+		asks = append(asks, last)
 	}
 	if err := later.Send(ctx, tx, asks...); err != nil {
 		return err
@@ -84,7 +87,7 @@ func (c *Change) send(ctx context.Context) error {
 	if err := c.wakeQueues(ctx); err != nil {
 		return err
 	}
-	return c.s.send(ctx, c.tx, c.later, c.wakes, c.Now)
+	return c.s.send(ctx, c.tx, c.later, c.wakes, c.Now, nil, nil)
 }
 
 // publishEnded leaves the events of batches that are over, and has those who listen, or wait for the batches, woken
