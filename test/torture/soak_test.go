@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,8 +109,8 @@ func soakFor(t *testing.T) time.Duration {
 }
 
 // Many organizations get messages at a steady rate, and of their receivers some hang, some answer 500 and one is dead.
-// Beside them another one starts large batches, and has schedules that fire each minute. Each message becomes one batch, each record ends, no call is made more often than it may be, nothing is left behind,
-// and memory does not grow.
+// Beside them another one starts large batches, and has schedules that fire each minute. Each message becomes one batch,
+// each record ends, no call is made more often than it may be, nothing is left behind, and memory does not grow.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	server := must(devpg.Start(t.Context(), devpg.Options{DataDir: t.TempDir()}))
@@ -149,6 +150,18 @@ func TestKill_Soak(t *testing.T) {
 	}
 }
 
+// refusing is an address at which nobody listens, nor will: the port is taken by a socket that does not listen.
+func refusing(w *world) string {
+	w.Helper()
+	socket := must(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0))
+	w.Cleanup(func() { _ = syscall.Close(socket) })
+	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		w.Fatal(err)
+	}
+	bound, _ := must(syscall.Getsockname(socket)).(*syscall.SockaddrInet4)
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.Port))
+}
+
 func newSoak(w *world, l limits, rate int) *soak {
 	w.Helper()
 	s := &soak{world: w, limits: l, rate: rate}
@@ -158,9 +171,7 @@ func newSoak(w *world, l limits, rate int) *soak {
 		receiver.Close()
 	})
 	s.host = strings.TrimPrefix(receiver.URL, "http://")
-	unheard := must((&net.ListenConfig{}).Listen(w.Context(), "tcp", "127.0.0.1:0"))
-	s.refusing = unheard.Addr().String()
-	_ = unheard.Close()
+	s.refusing = refusing(w)
 	s.start()
 	transport := &http.Transport{MaxIdleConnsPerHost: soakSenders}
 	for range soakOrgs {
