@@ -430,3 +430,27 @@ func TestStartClaim_Unconfirmed(t *testing.T) {
 		})
 	}
 }
+
+// Two starts that make the same budgets, which their flows name in another order, do not wait for each other.
+func TestStartClaim_NewBudgets(t *testing.T) {
+	t.Parallel()
+	b, r, def := setupReceiver(t, pgtest.New(t))
+	close(r.answer)
+	both := b.define(postAll([]string{"http://zz.example", r.URL}))
+	other := make(chan error)
+	_, _, err := b.startTogether(def, 1, func(ctx context.Context, tx pgx.Tx) error {
+		go func() {
+			_, _, err := b.startTogether(both, 1)
+			other <- err
+		}()
+		b.eventually(`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event = 'transactionid')`) // for the budget that this transaction has made
+		tag, err := tx.Exec(ctx, `INSERT INTO flow.budget SELECT (jsonb_populate_record(b,
+			jsonb_build_object('domain', replace(domain, $1, 'zz.example')))).* FROM flow.budget b`, r.host())
+		assert.EqualValues(t, 1, tag.RowsAffected())
+		return err
+	})
+	require.NoError(t, err)
+	require.NoError(t, <-other)
+	require.Equal(t, 2, b.count("SELECT count(*) FROM flow.budget"))
+}

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,12 +51,15 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// Route implements Router: a queue for each action.
-func (w *world) Route(ctx context.Context, tx pgx.Tx, _ uuid.UUID, _ *definition.Plan, task *definition.Task,
-	_ *db.FlowLane) (Route, error) {
-	r := Route{Domain: "d", Bucket: task.Action.ID, Lane: db.FlowLaneBulk}
-	return r, w.q.BudgetEnsure(ctx, tx, db.BudgetEnsureParams{Domain: r.Domain, Bucket: r.Bucket,
-		ServiceID: task.Action.ServiceID, TimeZone: "UTC", MaxInFlight: 1})
+// Routes implements Router: a queue for each action.
+func (w *world) Routes(ctx context.Context, tx pgx.Tx, _ uuid.UUID, _ *definition.Plan, tasks []*definition.Task,
+	_ *db.FlowLane) (out []Route, err error) {
+	for _, task := range tasks {
+		r := Route{Domain: "d", Bucket: task.Action.ID, Lane: db.FlowLaneBulk}
+		out, err = append(out, r), errors.Join(err, w.q.BudgetEnsure(ctx, tx, db.BudgetEnsureParams{Domain: r.Domain,
+			Bucket: r.Bucket, ServiceID: task.Action.ServiceID, TimeZone: "UTC", MaxInFlight: 1}))
+	}
+	return out, err
 }
 
 // Wake implements Waker.
