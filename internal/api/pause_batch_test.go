@@ -52,6 +52,27 @@ func TestHold_Batch(t *testing.T) {
 	assert.Zero(t, s.number(`SELECT count(*) FROM flow.batch_count WHERE paused_from IS NOT NULL`))
 }
 
+// Who pauses a batch whose pause's time is over, before that has released it, gets a pause of its own, and the batch
+// stays paused.
+func TestHold_BatchOver(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	batch := s.trigger(s.define(transformSteps), `{"input_data":{"n":1}}`)
+	path := "/flows/batches/" + batch
+	old := s.openPause(path, `{"duration_seconds":60}`)
+	pgtest.MoveClock(t, s.owner, time.Hour)
+	h := s.openPause(path, `{"reason":"for good"}`)
+	assert.NotEqual(t, old["id"], h["id"])
+	assert.Equal(t, []any{"active", "for good", nil}, []any{h["status"], h["reason"], h["expires_at"]})
+	assert.Equal(t, "released", s.get("/admin/dispatch/pauses/" + old["id"].(string))["status"])
+	s.restart(true)
+	s.await(s.trigger(s.define(transformSteps), `{"input_data":{"n":1}}`))
+	s.eventually(func() bool { return s.count("flow.due WHERE kind = 'pause_expiry'") == 0 })
+	assert.Equal(t, "paused", s.get(path)["status"])
+	s.resumed(path + "/resume")
+	s.await(batch)
+}
+
 // Nothing of a paused batch is worked on in the service, and all of it once it is resumed.
 func TestHold_BatchInProcess(t *testing.T) {
 	t.Parallel()

@@ -103,7 +103,7 @@ func (s *Service) keepDomain(ctx context.Context, tx pgx.Tx, t Target) error {
 }
 
 // PauseBatch pauses a batch. When it returns, nothing of the batch is claimed any more. One that is paused keeps the
-// pause that it has. Faults: NotFound; Conflict for a batch that is over.
+// pause that it has, unless that one's time is over. Faults: NotFound; Conflict for a batch that is over.
 func (s *Service) PauseBatch(ctx context.Context, orgID, batchID uuid.UUID, o Opening,
 	hooks ...pg.TxHook[*Pause]) (*Pause, error) {
 	var out *Pause
@@ -112,25 +112,35 @@ func (s *Service) PauseBatch(ctx context.Context, orgID, batchID uuid.UUID, o Op
 		if err != nil {
 			return err
 		}
-		if paused {
-			in := db.PauseInsertParams{OrgID: &orgID, Scope: string(Batch), BatchID: &batchID}
-			out, err = s.insert(ctx, tx, in, o, now)
-		} else {
-			out, err = s.ofBatch(ctx, tx, orgID, batchID, now)
+		if !paused {
+			if out, err = s.ofBatch(ctx, tx, orgID, batchID, now); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
+		if out == nil {
+			in := db.PauseInsertParams{OrgID: &orgID, Scope: string(Batch), BatchID: &batchID}
+			if out, err = s.insert(ctx, tx, in, o, now); err != nil {
+				return err
+			}
 		}
 		return pg.RunHooks(ctx, tx, out, hooks)
 	})
 	return out, err
 }
 
-// ofBatch returns the pause of a paused batch.
+// ofBatch returns the pause of a paused batch; nil where its time is over, which it ends: who pauses the batch now means
+// it to stay paused.
 func (s *Service) ofBatch(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, now time.Time) (*Pause, error) {
 	row, err := s.q.PauseOfBatch(ctx, tx, db.PauseOfBatchParams{BatchID: batchID, OrgID: orgID})
 	if err != nil {
 		return nil, fmt.Errorf("read the pause of batch %s: %w", batchID, err)
+	}
+	if row.ExpiresAt != nil && !row.ExpiresAt.After(now) {
+		ended, err := s.end(ctx, tx, &row, now)
+		if err != nil {
+			return nil, err
+		}
+		return nil, event.Publish(ctx, tx, s.due, ended...)
 	}
 	if err := account.Audit(ctx, tx, auditType, row.ID.String()); err != nil {
 		return nil, err
