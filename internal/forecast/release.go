@@ -47,14 +47,17 @@ type Paced struct {
 func (p *Paced) Work(now, from time.Time) Work {
 	each := calls(p.Policy.Records, p.PerCall)
 	t := ticks{Paced: p, each: each, start: maxTime(now, from), tick: p.NextAt}
+	left, all := p.Records, int64(0)
 	if p.Allowance > 0 && p.LapsesAt.After(t.start) {
-		t.add(t.start, calls(min(p.Allowance, p.Records), p.PerCall))
+		now := min(p.Allowance, left)
+		left, all = left-now, calls(now, p.PerCall)
+		t.add(t.start, all)
 		if p.LapsesAt.Before(t.tick) {
 			t.add(p.LapsesAt, 0)
 		}
 	}
 	t.tick = p.Policy.Tick(t.tick, t.start)
-	all := p.Records/p.Policy.Records*each + calls(p.Records%p.Policy.Records, p.PerCall)
+	all += left/p.Policy.Records*each + calls(left%p.Policy.Records, p.PerCall)
 	return Work{Calls: all, From: from, Lapses: true, Release: t.release}
 }
 

@@ -98,6 +98,10 @@ func TestPaced_Work(t *testing.T) {
 		given(w, now, 3))
 	assert.Equal(t, []portion{{from: now, calls: 2}, {from: at(10), calls: 3}}, given(w, now, 2), "again")
 	assert.Equal(t, []portion{{from: at(35), calls: 3}, {from: at(50), calls: 3}}, given(p.Work(now, at(35)), now, 2))
+	q := Paced{Policy: &pacing.Policy{Records: 1000, PeriodMinutes: 1440}, Records: 9750, PerCall: 300, Allowance: 700,
+		LapsesAt: at(1440), NextAt: at(1440)}
+	assert.EqualValues(t, 3+9*4+1, q.Work(now, time.Time{}).Calls, "what is left now leaves 9050")
+	assert.EqualValues(t, 9*4+3, q.Work(now, at(1440)).Calls, "which a hold has lapse")
 	p.Policy.Window = &pacing.Hours{Timezone: "UTC", Start: 9 * 60, End: 9*60 + 40}
 	p.LapsesAt = at(5)
 	want := []portion{{from: now, calls: 2}, {from: at(5)}, {from: at(10), calls: 3}, {from: at(30), calls: 3},
