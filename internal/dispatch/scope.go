@@ -83,6 +83,10 @@ func (c *claim) spread(ctx context.Context, calls []*outboundCall) (out []*outbo
 	windows, places := map[string][]quota.Window{}, map[string]int{}
 	taken := map[string]int{}
 	waits := map[queueKey]bool{}
+	longest := time.Duration(0) // of all: those that count for the same have one reading of its windows
+	for _, p := range calls {
+		longest = max(longest, p.timeout)
+	}
 	for _, p := range calls {
 		if slices.ContainsFunc(p.queues, func(k queueKey) bool { return waits[k] }) {
 			continue
@@ -91,7 +95,7 @@ func (c *claim) spread(ctx context.Context, calls []*outboundCall) (out []*outbo
 			out = append(out, p)
 			continue
 		}
-		spans, err := c.scopeSpans(ctx, p, windows)
+		spans, err := c.scopeSpans(ctx, p, longest, windows)
 		if err != nil {
 			return nil, err
 		}
@@ -120,14 +124,15 @@ func (c *claim) spread(ctx context.Context, calls []*outboundCall) (out []*outbo
 	return out, nil
 }
 
-// scopeSpans are the windows of what a call counts for. known has those that were read already.
-func (c *claim) scopeSpans(ctx context.Context, p *outboundCall,
+// scopeSpans are the windows of what a call counts for, as a call counts that may take so long. known has those that
+// were read already.
+func (c *claim) scopeSpans(ctx context.Context, p *outboundCall, longest time.Duration,
 	known map[string][]quota.Window) (out []quota.Window, err error) {
 	for _, m := range c.meter.scoped {
 		name := p.scopes[m.key.bucket]
 		spans, read := known[name]
 		if !read {
-			if spans, err = m.of(name).rolling(ctx, c.tx, c.now, c.now.Add(p.timeout)); err != nil {
+			if spans, err = m.of(name).rolling(ctx, c.tx, c.now, c.now.Add(longest)); err != nil {
 				return nil, err
 			}
 			known[name] = spans
