@@ -25,11 +25,24 @@ type outputs struct {
 	// mark begins the text that stands for an output, before its number.
 	mark   string
 	stored []*query.StoredOutput
+	// oneLine: no line of an output may end.
+	oneLine bool
+	// release gives the room back that was waited for.
+	release func()
 }
 
 // leaveOutputs puts marks in the places of large outputs. It waits for room, until the answer is written.
 func (h executionHandler) leaveOutputs(ctx context.Context, steps []query.ExecutionStep) error {
-	left := outputs{ctx: ctx, runs: h.runs, mark: uuid.NewString() + "/"}
+	left, err := h.markOutputs(ctx, steps)
+	if known := exchangeOf(ctx); err == nil && len(left.stored) > 0 && known.lists != nil {
+		known.release, known.outputs = left.release, left
+	}
+	return err
+}
+
+// markOutputs is leaveOutputs for who writes the execution by itself, and gives the room back.
+func (h executionHandler) markOutputs(ctx context.Context, steps []query.ExecutionStep) (*outputs, error) {
+	left := outputs{ctx: ctx, release: func() {}, runs: h.runs, mark: uuid.NewString() + "/"}
 	for i := range steps {
 		for j := range steps[i].Tasks {
 			t := &steps[i].Tasks[j]
@@ -41,14 +54,14 @@ func (h executionHandler) leaveOutputs(ctx context.Context, steps []query.Execut
 	}
 	known := exchangeOf(ctx)
 	if len(left.stored) == 0 || known.lists == nil {
-		return nil
+		return &left, nil
 	}
 	held, err := known.lists.take(ctx, account.FromContext(ctx).OrgID)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	known.release, known.outputs = held.release, &left
-	return nil
+	left.release = held.release
+	return &left, nil
 }
 
 // write writes an encoded execution with the outputs that it lacks.
@@ -62,6 +75,10 @@ func (o *outputs) write(w http.ResponseWriter, doc []byte) (int, error) {
 		output, err := o.runs.Output(o.ctx, stored)
 		if err != nil {
 			return 0, fmt.Errorf("output %d of an execution: %w", i, err)
+		}
+		var line bytes.Buffer
+		if o.oneLine && bytes.ContainsAny(output, "\r\n") && json.Compact(&line, output) == nil {
+			output = line.Bytes()
 		}
 		for _, text := range [][]byte{before, output} {
 			if _, err := w.Write(text); err != nil {

@@ -66,12 +66,22 @@ func (h executionHandler) beginStream(ctx context.Context, caller account.Caller
 		out.w.WriteHeader(http.StatusNoContent)
 		return nil, nil
 	}
-	out.begin()
-	if !resumed {
+	if resumed {
+		out.begin()
+	} else {
 		if seen = e.Log.Last; e.Log.Closed() {
 			seen--
 		}
-		out.snapshot(seen, e)
+		left, err := h.markOutputs(ctx, e.Steps)
+		if err != nil {
+			return nil, err
+		}
+		defer left.release()
+		left.oneLine = true
+		out.begin()
+		if !out.snapshot(seen, e, left) {
+			return nil, nil
+		}
 	}
 	out.events(params.ExecutionID, e.Log.After(seen))
 	if !out.flush() || e.Log.Closed() {
@@ -137,11 +147,16 @@ type eventData struct {
 	Error       json.Marshaler `json:"error,omitempty"`
 }
 
-func (s *eventStream) snapshot(no int64, e *query.LoggedExecution) {
+// snapshot sends the whole execution, with the outputs that were left; false when the reader is gone, or an output could
+// not be read, so that a reader who comes again begins anew.
+func (s *eventStream) snapshot(no int64, e *query.LoggedExecution, left *outputs) bool {
 	detail := executionDetailOf(e.Record, e.Steps)
 	var enc jx.Encoder
 	detail.Encode(&enc)
 	s.event(strconv.FormatInt(no, 10), "execution.snapshot", enc.Bytes())
+	_, err := left.write(s.w, s.buf.Bytes())
+	s.buf = bytes.Buffer{}
+	return err == nil
 }
 
 func (s *eventStream) events(execution string, events []query.Event) {

@@ -383,6 +383,27 @@ func TestStream_Refused(t *testing.T) {
 	assert.Equal(t, "execution.snapshot", e.name)
 }
 
+// TestStream_Snapshot: a stream begins with the execution as it is read, its key and its large outputs included.
+func TestStream_Snapshot(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	flow := s.made("/flows/definitions", fmt.Sprintf(`{"name":"f","status":"active","key":"{{ input.id }}","steps":[{"id":"s",
+		"tasks":[{"id":"large","action_id":"core__flow__transform","params":{"value":{"text":%q}}},
+			{"id":"small","action_id":"core__flow__transform","params":{"value":{"text":"{{ input.id }}"}}}]}]}`,
+		strings.Repeat("0123456789", 2<<10)))
+	batch := s.trigger(flow, `{"input_data":{"id":"ann"}}`)
+	s.await(batch)
+	whole := s.get("/flows/executions/" + batch + ".0.1")
+	assert.Equal(t, "ann", whole["key"])
+	e, ok := openStream(t, s.Client, batch+".0.1", "token="+streamToken(s.Client, "")).next()
+	require.True(t, ok)
+	assert.Equal(t, "execution.snapshot", e.name)
+	var snapshot map[string]any
+	require.NoError(t, json.Unmarshal([]byte(e.data), &snapshot))
+	assert.Equal(t, whole, snapshot)
+	assert.Contains(t, e.data, strings.Repeat("0123456789", 2<<10))
+}
+
 func (s *stack) eventually(done func() bool) {
 	s.t.Helper()
 	assert.Eventually(s.t, done, waitLimit, 20*time.Millisecond)

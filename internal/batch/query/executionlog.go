@@ -27,7 +27,7 @@ type LoggedExecution struct {
 func (s *Reader) ExecutionLog(ctx context.Context, orgID, batchID uuid.UUID, position int64,
 	run int32) (*LoggedExecution, error) {
 	var out LoggedExecution
-	r, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, Output: true, History: true},
+	r, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, History: true, Key: true},
 		func(v *Slice, r *Record) (err error) {
 			out.SliceNo = v.No
 			if out.Steps, err = v.path(r); err != nil {
