@@ -7,6 +7,7 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/pg"
 	"flowlane/internal/trigger/event"
 	"flowlane/internal/trigger/subscription"
 )
@@ -54,7 +55,19 @@ func (h eventHandler) ListEventSubscriptions(ctx context.Context,
 	}
 	f := subscription.Filter{DefinitionID: of, EventKind: optional(params.EventKind.Value, params.EventKind.Set),
 		Created: whole}
-	rows, total, err := h.subscriptions.List(ctx, caller.OrgID, f, at)
+	total, err := h.subscriptions.Count(ctx, caller.OrgID, f)
+	if err != nil {
+		return nil, err
+	}
+	size := func(s subscription.Subscription) int { return len(s.InputTemplate) + len(pg.Value(s.Filter)) }
+	rows, err := gather(&p, size,
+		func(last *subscription.Subscription, skip, n int32) ([]subscription.Subscription, error) {
+			if last != nil {
+				at = at.Behind(last.ID)
+			}
+			at.Skip, at.MaxRows = skip, n
+			return h.subscriptions.List(ctx, caller.OrgID, f, at)
+		})
 	if err != nil {
 		return nil, err
 	}

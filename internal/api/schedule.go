@@ -42,7 +42,19 @@ func (h scheduleHandler) ListSchedules(ctx context.Context, params oas.ListSched
 		list := oas.ScheduleList(nothing[oas.Schedule](p))
 		return &list, nil
 	}
-	rows, total, err := h.schedules.List(ctx, caller.OrgID, schedule.Filter{DefinitionID: of, Created: whole}, at)
+	f := schedule.Filter{DefinitionID: of, Created: whole}
+	total, err := h.schedules.Count(ctx, caller.OrgID, f)
+	if err != nil {
+		return nil, err
+	}
+	size := func(s *schedule.Schedule) int { return len(s.InputData) + len(s.Metadata) }
+	rows, err := gather(&p, size, func(last **schedule.Schedule, skip, n int32) ([]*schedule.Schedule, error) {
+		if last != nil {
+			at = at.Behind((*last).ID)
+		}
+		at.Skip, at.MaxRows = skip, n
+		return h.schedules.List(ctx, caller.OrgID, f, at)
+	})
 	if err != nil {
 		return nil, err
 	}

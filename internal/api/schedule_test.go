@@ -452,3 +452,19 @@ func TestSchedule_OnceOverReplicas(t *testing.T) {
 	assert.Equal(t, schedules*slots, s.count("flow.batch WHERE trigger_type = 'schedule'"))
 	assert.Equal(t, schedules*slots, s.number("SELECT count(DISTINCT (schedule_id, slot_at)) FROM flow.schedule_fire"))
 }
+
+// A schedule that was changed after the clock was set back does not meet what it has decided already.
+func TestSchedule_ClockSetBack(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	id := s.schedule(scheduleOf(s.define(transformSteps), "0 * * * *"))
+	path := "/flows/schedules/" + id
+	s.toSlot(next(t, s.get(path)))
+	first := s.decided(id, 1)[0]
+	pgtest.StepClock(t, s.owner, -time.Minute)
+	s.Do(http.MethodPatch, path, `{"cron_expression":"0,30 * * * *"}`).Want(http.StatusOK)
+	s.toSlot(first.SlotAt.Add(30 * time.Minute))
+	fires := s.decided(id, 2)
+	assert.Equal(t, []string{"fired", "fired"}, []string{fires[0].Status, fires[1].Status})
+	s.Do(http.MethodPatch, path, `{"enabled":false}`).Want(http.StatusOK)
+}

@@ -40,7 +40,19 @@ func (h webhookHandler) ListWebhooks(ctx context.Context, params oas.ListWebhook
 		list := oas.WebhookList(nothing[oas.Webhook](p))
 		return &list, nil
 	}
-	rows, total, err := h.webhooks.List(ctx, caller.OrgID, webhook.Filter{DefinitionID: of, Created: whole}, at)
+	f := webhook.Filter{DefinitionID: of, Created: whole}
+	total, err := h.webhooks.Count(ctx, caller.OrgID, f)
+	if err != nil {
+		return nil, err
+	}
+	size := func(w *webhook.Webhook) int { return len(w.InputTemplate) }
+	rows, err := gather(&p, size, func(last **webhook.Webhook, _, n int32) ([]*webhook.Webhook, error) {
+		if last != nil {
+			at = at.Behind((*last).Place)
+		}
+		at.MaxRows = n
+		return h.webhooks.List(ctx, caller.OrgID, f, at)
+	})
 	if err != nil {
 		return nil, err
 	}

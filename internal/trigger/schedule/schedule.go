@@ -180,28 +180,29 @@ type Filter struct {
 	Created      listing.Range
 }
 
-// List returns a page of the schedules, and how many there are on all pages.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]*Schedule, int64, error) {
+// List returns a page of the schedules.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]*Schedule, error) {
 	rows, err := s.rows(ctx, db.ScheduleListParams{OrgID: orgID, Least: at.Least, Most: at.Most,
 		DefinitionID: f.DefinitionID,
 		CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, Skip: at.Skip, MaxRows: at.MaxRows}, at.Newest)
 	if err != nil {
-		return nil, 0, fmt.Errorf("list schedules: %w", err)
-	}
-	total, err := s.q.ScheduleCount(ctx, pg.CustomPlan{Pool: s.pool}, db.ScheduleCountParams{OrgID: orgID,
-		Least: f.Created.Least,
-		Most:  f.Created.Most, DefinitionID: f.DefinitionID, CreatedAfter: f.Created.CreatedAfter,
-		CreatedBefore: f.Created.CreatedBefore})
-	if err != nil {
-		return nil, 0, fmt.Errorf("count schedules: %w", err)
+		return nil, fmt.Errorf("list schedules: %w", err)
 	}
 	out := make([]*Schedule, len(rows))
 	for i := range rows {
 		if out[i], err = seen(rows[i].FlowSchedule, rows[i].LastStatus, rows[i].Now); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
-	return out, total, nil
+	return out, nil
+}
+
+// Count is how many schedules a list has in all.
+func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
+	total, err := s.q.ScheduleCount(ctx, pg.CustomPlan{Pool: s.pool}, db.ScheduleCountParams{OrgID: orgID,
+		Least: f.Created.Least, Most: f.Created.Most, DefinitionID: f.DefinitionID,
+		CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
+	return total, fault.Wrap(err, "count schedules")
 }
 
 func (s *Service) rows(ctx context.Context, in db.ScheduleListParams, newest bool) ([]db.ScheduleListRow, error) {
@@ -246,7 +247,9 @@ func (s *Service) Update(ctx context.Context, orgID, id uuid.UUID, change func(I
 		}
 		decided := row.DecidedUpto
 		if in.Cron != row.CronExpression || in.Timezone != row.Timezone || in.Enabled != row.Enabled {
-			decided = now
+			if decided.Before(now) { // else the clock was set back: what was decided stays
+				decided = now
+			}
 			if row.Enabled {
 				if err := s.skipUndecided(ctx, tx, &row, now); err != nil {
 					return err

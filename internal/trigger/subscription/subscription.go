@@ -176,23 +176,24 @@ type Filter struct {
 	Created   listing.Range
 }
 
-// List returns a page of the subscriptions, and how many there are on all pages.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]Subscription, int64, error) {
+// List returns a page of the subscriptions.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]Subscription, error) {
 	rows, err := s.rows(ctx, db.EventSubscriptionListParams{OrgID: orgID, Least: at.Least, Most: at.Most,
 		DefinitionID: f.DefinitionID,
 		EventKind:    f.EventKind, CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, Skip: at.Skip,
 		MaxRows: at.MaxRows}, at.Newest)
 	if err != nil {
-		return nil, 0, fmt.Errorf("list event subscriptions: %w", err)
+		return nil, fmt.Errorf("list event subscriptions: %w", err)
 	}
-	total, err := s.q.EventSubscriptionCount(ctx, pg.CustomPlan{Pool: s.pool},
-		db.EventSubscriptionCountParams{OrgID: orgID,
-			Least: f.Created.Least, Most: f.Created.Most, DefinitionID: f.DefinitionID, EventKind: f.EventKind,
-			CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
-	if err != nil {
-		return nil, 0, fmt.Errorf("count event subscriptions: %w", err)
-	}
-	return rows, total, nil
+	return rows, nil
+}
+
+// Count is how many subscriptions a list has in all.
+func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
+	total, err := s.q.EventSubscriptionCount(ctx, pg.CustomPlan{Pool: s.pool}, db.EventSubscriptionCountParams{
+		OrgID: orgID, Least: f.Created.Least, Most: f.Created.Most, DefinitionID: f.DefinitionID,
+		EventKind: f.EventKind, CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
+	return total, fault.Wrap(err, "count event subscriptions")
 }
 
 func (s *Service) rows(ctx context.Context, in db.EventSubscriptionListParams, newest bool) ([]Subscription, error) {

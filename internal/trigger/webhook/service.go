@@ -212,28 +212,29 @@ type Filter struct {
 	Created      listing.Range
 }
 
-// List returns a page of the webhooks by their places, and how many there are on all pages. It passes over none.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]*Webhook, int64, error) {
+// List returns a page of the webhooks by their places. It passes over none.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]*Webhook, error) {
 	rows, err := s.rows(ctx, db.WebhookListParams{OrgID: orgID, Least: at.Least, Most: at.Most,
 		DefinitionID: f.DefinitionID,
 		CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, MaxRows: at.MaxRows}, at.Newest)
 	if err != nil {
-		return nil, 0, fmt.Errorf("list webhooks: %w", err)
-	}
-	total, err := s.q.WebhookCount(ctx, pg.CustomPlan{Pool: s.Pool}, db.WebhookCountParams{OrgID: orgID,
-		Least: f.Created.Least,
-		Most:  f.Created.Most, DefinitionID: f.DefinitionID, CreatedAfter: f.Created.CreatedAfter,
-		CreatedBefore: f.Created.CreatedBefore})
-	if err != nil {
-		return nil, 0, fmt.Errorf("count webhooks: %w", err)
+		return nil, fmt.Errorf("list webhooks: %w", err)
 	}
 	out := make([]*Webhook, len(rows))
 	for i := range rows {
 		if out[i], err = seen(rows[i]); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
-	return out, total, nil
+	return out, nil
+}
+
+// Count is how many webhooks a list has in all.
+func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
+	total, err := s.q.WebhookCount(ctx, pg.CustomPlan{Pool: s.Pool}, db.WebhookCountParams{OrgID: orgID,
+		Least: f.Created.Least, Most: f.Created.Most, DefinitionID: f.DefinitionID,
+		CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
+	return total, fault.Wrap(err, "count webhooks")
 }
 
 func (s *Service) rows(ctx context.Context, in db.WebhookListParams, newest bool) ([]db.FlowWebhook, error) {
