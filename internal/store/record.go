@@ -208,6 +208,7 @@ func (s *Service) PutLayer(ctx context.Context, orgID uuid.UUID, by, store, key,
 	if !validKey(key) {
 		return nil, fault.Missing("Record")
 	}
+	var out *Detail
 	err := s.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		outcomes, changes, err := WriteAll(ctx, tx, orgID, by, []Write{{Store: store, Key: key, Layer: layer,
 			Values: values, Replace: true}})
@@ -228,12 +229,16 @@ func (s *Service) PutLayer(ctx context.Context, orgID uuid.UUID, by, store, key,
 		if err := account.Audit(ctx, tx, "store_record", store+"/"+key); err != nil {
 			return err
 		}
+		in, err := s.get(ctx, tx, orgID, store)
+		if err != nil {
+			return err
+		}
+		if out, err = s.detail(ctx, tx, in, key); err != nil {
+			return err
+		}
 		return s.tell(ctx, tx, orgID, changes)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s.Record(ctx, orgID, store, key)
+	return out, err
 }
 
 // refused returns the fault that names every problem; at is the place of a write.

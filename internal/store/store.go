@@ -113,10 +113,14 @@ func (s *Service) admit(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) error {
 
 // Get returns one store. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, orgID uuid.UUID, name string) (*Store, error) {
+	return s.get(ctx, s.pool, orgID, name)
+}
+
+func (s *Service) get(ctx context.Context, conn db.DBTX, orgID uuid.UUID, name string) (*Store, error) {
 	if !slug.MatchString(name) {
 		return nil, fault.Missing("Store")
 	}
-	row, err := s.q.StoreGet(ctx, s.pool, db.StoreGetParams{OrgID: orgID, Name: name})
+	row, err := s.q.StoreGet(ctx, conn, db.StoreGetParams{OrgID: orgID, Name: name})
 	if err != nil {
 		return nil, stored(err, "read store")
 	}
