@@ -122,6 +122,9 @@ WITH slices AS (
         SELECT r.ctid FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@ids::uuid[]) AS id) n
         CROSS JOIN LATERAL (SELECT x.ctid FROM flow.ended_run x WHERE x.org_id = n.org_id
             AND x.batch_id = n.id OFFSET 0) r LIMIT @max_rows)) RETURNING 1
+), resolutions AS (
+    DELETE FROM flow.resolution WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.resolution
+        WHERE batch_id = ANY(@ids::uuid[]) LIMIT @max_rows)) RETURNING 1
 ), pages AS (
     DELETE FROM flow.page WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.page WHERE set_id = ANY(@page_sets::uuid[])
         LIMIT @max_rows)) RETURNING 1
@@ -142,6 +145,7 @@ UNION ALL SELECT 'kept_key'::text AS name, count(*) AS gone FROM kept_keys
 UNION ALL SELECT 'wait'::text AS name, count(*) AS gone FROM waits
 UNION ALL SELECT 'exchange_batch'::text AS name, count(*) AS gone FROM exchange_batchs
 UNION ALL SELECT 'ended_run'::text AS name, count(*) AS gone FROM ended_runs
+UNION ALL SELECT 'resolution'::text AS name, count(*) AS gone FROM resolutions
 UNION ALL SELECT 'page'::text AS name, count(*) AS gone FROM pages
 UNION ALL SELECT 'record_chunk'::text AS name, count(*) AS gone FROM record_chunks;
 

@@ -289,7 +289,9 @@ CREATE TABLE flow.resolution (
     contradiction text,
     PRIMARY KEY (call_id, call_row)
 );
-COMMENT ON TABLE flow.resolution IS 'What a person said of a record whose call''s outcome nobody knew.';
+CREATE INDEX resolution_by_batch ON flow.resolution (batch_id);
+COMMENT ON TABLE flow.resolution IS
+    'What a person said of a record whose call''s outcome nobody knew. Goes with the batch of the record.';
 COMMENT ON COLUMN flow.resolution.call_id IS 'The call in doubt.';
 COMMENT ON COLUMN flow.resolution.call_row IS 'Place of the record in the call, from 0.';
 COMMENT ON COLUMN flow.resolution.org_id IS 'The organization of the batch.';

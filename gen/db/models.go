@@ -1661,7 +1661,7 @@ type FlowRequestCount struct {
 	Used int64
 }
 
-// What a person said of a record whose call's outcome nobody knew.
+// What a person said of a record whose call's outcome nobody knew. Goes with the batch of the record.
 type FlowResolution struct {
 	// The call in doubt.
 	CallID uuid.UUID
