@@ -3,7 +3,9 @@ package api_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -46,4 +48,41 @@ func TestBatch_EstimateAtStart(t *testing.T) {
 	again := s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Want(http.StatusOK).
 		JSON()["batch_id"].(string)
 	assert.Contains(t, s.get("/flows/batches/"+again), "estimate_at_start", "of a retry, too")
+}
+
+// TestTrigger_EstimateWaits: what a flow waits for before its last calls is in the estimate, where its author has
+// written how long; else the estimate says that it is not.
+func TestTrigger_EstimateWaits(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	task := strings.TrimSuffix(strings.TrimPrefix(modifyOne, "["), "]")
+	const event = `"action_id":"core__flow__wait_for_event","params":{"event_kind":"batch.completed","timeout_seconds":`
+	for name, c := range map[string]struct {
+		between string
+		waits   time.Duration
+		told    bool
+	}{
+		"none":   {`{"id":"t","action_id":"core__flow__transform","params":{"value":{}}}`, 0, true},
+		"delay":  {`{"id":"t","action_id":"core__flow__delay","params":{"seconds":86400}}`, 24 * time.Hour, true},
+		"until":  {`{"id":"t","action_id":"core__flow__delay","params":{"until":"2000-01-01T00:00:00Z"}}`, 0, true},
+		"event":  {`{"id":"t",` + event + `7200}}`, 2 * time.Hour, true},
+		"both":   {`{"id":"t",` + event + `7200}},{"id":"u",` + event + `3600}}`, 2 * time.Hour, true},
+		"record": {`{"id":"t","action_id":"core__flow__delay","params":{"seconds":"{{ input.wait }}"}}`, 0, false},
+	} {
+		flow := s.define(fmt.Sprintf(`[%s,{"id":"between","tasks":[%s]},%s]`, task, c.between,
+			strings.NewReplacer(`"send"`, `"again"`, `"m"`, `"n"`).Replace(task)))
+		answer := s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", `{"input_data":{"id":"a","wait":5}}`).
+			Want(http.StatusOK).JSON()
+		estimate := answer["estimate"].(map[string]any)
+		completion := estimate["completion"].(map[string]any)
+		seconds := time.Duration(completion["eta_seconds"].(float64) * float64(time.Second))
+		assert.GreaterOrEqual(t, seconds, c.waits, name)
+		assert.Less(t, seconds, c.waits+time.Hour, name)
+		if c.told {
+			assert.NotContains(t, completion["caveats"], "batch_sample_truncated", name)
+		} else {
+			assert.Contains(t, completion["caveats"], "batch_sample_truncated", name)
+			assert.Contains(t, estimate["warning"], "waits for as long as the data of each record says", name)
+		}
+	}
 }

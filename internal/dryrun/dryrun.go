@@ -150,7 +150,7 @@ func (s *Service) run(ctx context.Context, orgID uuid.UUID, def definition.Defin
 		out.Tasks = append(out.Tasks, tasks)
 	}
 	out.Estimate, err = s.Forecasts.OfBatch(pg.AsWorker(ctx), s.Pool, orgID, &run.StartedBatch{RecordCount: in.Records,
-		Routes: r.routes})
+		Routes: r.routes, Plan: plan})
 	return out, err
 }
 

@@ -98,6 +98,9 @@ func (o *op) appendValue(dst []byte, r *run, limit int) ([]byte, error) {
 	return appendEscaped(dst, text), nil
 }
 
+// Source is the JSON value as it was compiled: expressions are strings, as they were written.
+func (t *Template) Source() json.RawMessage { return t.value }
+
 // Refs tells what the template refers to.
 func (t *Template) Refs() Refs { return t.refs }
 

@@ -41,6 +41,8 @@ type Rate struct {
 	Wake time.Duration
 	// Idle is how long it takes at most from now to the answers of calls that all go at once; zero where nobody knows.
 	Idle time.Duration
+	// Steps is how many calls a record takes one after another; 0 for one.
+	Steps int
 	// Young is how long a call may be missing in the provider's counters, which are read before each call near
 	// exhaustion; zero where there are none.
 	Young time.Duration
@@ -153,12 +155,13 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, o order) Drain
 	if d.last >= 0 {
 		d.at = d.at.Add(d.at.Sub(now) / disorder)
 	}
-	at, waits := d.at.Add(rate.Longest+rate.Wake), time.Duration(0)
+	steps := time.Duration(max(rate.Steps, 1))
+	at, waits := d.at.Add(steps*(rate.Longest+rate.Wake)), time.Duration(0)
 	if d.kept {
 		waits = d.at.Sub(now)
 	}
 	if rate.Idle > 0 && !d.kept && rate.Spacing == 0 && d.sent+int64(rate.UnderWay) <= int64(d.atOnce()) {
-		at = earlier(at, now.Add(rate.Idle))
+		at = earlier(at, now.Add(steps*rate.Idle))
 	}
 	return Drained{At: at, Source: d.source(), Window: d.window(), waits: waits}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -55,6 +56,10 @@ type Estimate struct {
 	exclusive bool
 	// steps is how many steps follow each other until the last of the calls; 0 for one.
 	steps int
+	// plan is what the records go through, in which they may wait so long before the last of the calls; nil for one
+	// step.
+	plan  *definition.Plan
+	waits time.Duration
 	// from is when the batch is scheduled; zero for at once.
 	from time.Time
 	// paced are its queues here, where a policy releases them.
@@ -232,6 +237,10 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 	}
 	w := b.buckets[e.Bucket]
 	e.AsOf, e.QueuedCalls = b.spend.now, w.calls
+	told := true // for how long records wait
+	if e.plan != nil {
+		e.waits, told = run.LongestWait(e.plan, e.steps-1, e.AsOf)
+	}
 	e.Completion = w.behind(b, bucket{e.Bucket, rates}, caps, e, held)
 	slowest := 0.0
 	queued := max(w.cost, 1)
@@ -241,8 +250,14 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 			e.day(&w, queued)
 		}
 	}
-	if e.atLeast {
+	if e.atLeast || !told {
 		e.Completion.Caveats = append(e.Completion.Caveats, CaveatSample)
+	}
+	if !told {
+		e.warn("A task before these calls waits for as long as the data of each record says, which is not counted here: " +
+			"it may take longer than this.")
+	}
+	if e.atLeast {
 		e.warn("A task with for_each makes a call for each element of a record, and one is counted here: " +
 			"there may be more calls than this.")
 	}
@@ -370,7 +385,7 @@ func (b *batchSpend) estimate(r *run.TaskRoute, k budgetKey, rates bucket) {
 	if e == nil {
 		e = &Estimate{TenancyID: k.domain, Bucket: k.bucket, ActionID: &a.ID, RecordCount: b.batch.RecordCount,
 			MaxRecordsPerRequest: a.MaxRecordsPerRequest,
-			from:                 b.batch.NotBefore}
+			plan:                 b.batch.Plan, from: b.batch.NotBefore}
 		b.estimates[k], b.rates[k] = e, rates.RateBucket
 		b.order = append(b.order, k)
 	} else if *e.ActionID != a.ID {

@@ -401,7 +401,7 @@ func (w *waiting) behind(b *backlog, k bucket, caps quota.Caps, e *Estimate, hel
 		}
 	}
 	rate := b.rate(k, caps, &all, inFlight)
-	rate.Idle *= time.Duration(max(e.steps, 1))
+	rate.Steps = e.steps
 	if e.Calls == 0 {
 		c.finish(b, k.name, caps, rate, nil, false)
 		return c
@@ -424,6 +424,9 @@ func (w *waiting) behind(b *backlog, k bucket, caps quota.Caps, e *Estimate, hel
 		work = append(work, Work{Calls: e.Calls, From: from})
 	}
 	c.finish(b, k.name, caps, rate, work, false)
+	if c.At != nil { // as if all waited at the end: who goes later finds no less room
+		*c.At = c.At.Add(e.waits)
+	}
 	return c
 }
 

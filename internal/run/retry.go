@@ -345,6 +345,7 @@ func (r *retrying) start(ctx context.Context) (err error) {
 		state.PaceNextAt = &out.FirstTick
 		r.c.Wake(DuePacing, out.BatchID.String(), out.FirstTick)
 	}
+	out.Plan = r.of.Plan
 	if out.Routes, err = r.s.queuesOf(ctx, r.tx, r.in.OrgID, r.of.Plan, r.of.FlowBatch.Lane); err != nil {
 		return err
 	}

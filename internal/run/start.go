@@ -74,6 +74,7 @@ type StartedBatch struct {
 	First int64
 	// Routes are the queues of the plan's calls, for the estimate; the rest is, too.
 	Routes []TaskRoute
+	Plan   *definition.Plan
 	// NotBefore is the time that the batch is scheduled for; zero for none.
 	NotBefore time.Time
 	// Pacing releases it from FirstTick on; nil where nothing does.

@@ -248,7 +248,7 @@ const pageInRow = 1 << 10
 // addOne adds a batch to those that are started.
 func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *StartInput, p *db.BatchesStartParams,
 	one *Small) (out *StartedBatch, err error) {
-	out = &StartedBatch{BatchID: one.ID, Status: batch.BatchQueued, Routes: l.queues, Pacing: in.Pacing,
+	out = &StartedBatch{BatchID: one.ID, Status: batch.BatchQueued, Routes: l.queues, Plan: l.plan, Pacing: in.Pacing,
 		FirstTick: pg.Value(p.PaceNextAt)}
 	if out.BatchID == uuid.Nil {
 		out.BatchID = cell.NewID()

@@ -108,6 +108,51 @@ func planWaits(plan *definition.Plan) bool {
 	return slices.ContainsFunc(plan.Steps, func(s definition.Step) bool { return stepWaits(&s) })
 }
 
+// LongestWait is for how long a record may wait at most in the steps of a plan before one, as a start at a time finds
+// them. known is false where the data of records says so.
+func LongestWait(plan *definition.Plan, before int, now time.Time) (longest time.Duration, known bool) {
+	known = true
+	for i := range plan.Steps[:before] {
+		inStep := time.Duration(0) // its tasks wait beside each other
+		for j := range plan.Steps[i].Tasks {
+			t := &plan.Steps[i].Tasks[j]
+			if !waiters[t.Action.Utility] || t.Gone != "" {
+				continue
+			}
+			lasts, ok := writtenWait(t.Params.Source(), t.Action.Utility, now)
+			inStep, known = max(inStep, lasts), known && ok && t.ForEach == nil
+		}
+		longest += inStep
+	}
+	return longest, known
+}
+
+// writtenWait is how long a task waits whose parameters are these; false where an expression says it.
+func writtenWait(params json.RawMessage, utility string, now time.Time) (time.Duration, bool) {
+	var p struct {
+		Wait, Seconds, Until json.RawMessage
+		Timeout              json.RawMessage `json:"timeout_seconds"`
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return 0, false
+	}
+	if waits := string(p.Wait); utility == definition.StartFlow && (waits == "" || waits == "false") {
+		return 0, true
+	}
+	var seconds float64
+	for _, text := range []json.RawMessage{p.Seconds, p.Timeout} {
+		if json.Unmarshal(text, &seconds) == nil {
+			lasts, err := secondsOf("seconds", seconds, 0)
+			return lasts, err == nil
+		}
+	}
+	var until time.Time
+	if json.Unmarshal(p.Until, &until) != nil {
+		return 0, false
+	}
+	return max(until.Sub(now), 0), true
+}
+
 // beginWaits decides which of the waits begin, once all else of the work is known: a record that failed waits for
 // nothing, and what is over already is done.
 func (w *sliceWork) beginWaits(now time.Time) {
