@@ -63,8 +63,9 @@ FROM (
 GROUP BY u.org_id, u.definition_id, u.version, u.step_no;
 
 -- name: CallPace :many
--- How long the last calls of each budget of an account were under way: in what time four of five were answered. What
--- became of a call that was not answered in time is found out later, and says nothing of that. recent are those, up to
+-- How long the last calls of each budget of an account were under way: in what time four of five were answered, or had
+-- their results where they are under way until then. What became of another call that was not answered in time is found
+-- out later, and says nothing of that. recent are those, up to
 -- 1,000, that went so lately that a reading of the provider's counters may count them twice: within some seconds, and
 -- the time that a call takes. under_way may have no answer yet.
 SELECT b.bucket, b.max_in_flight, coalesce(c.calls, 0)::bigint AS calls, coalesce(extract(epoch FROM c.slow),
@@ -74,13 +75,13 @@ SELECT b.bucket, b.max_in_flight, coalesce(c.calls, 0)::bigint AS calls, coalesc
             AND r.claimed_at > sqlc.arg('recent_since')::timestamptz - coalesce(c.slow, '2 s') LIMIT 1000
     ) n)::int AS recent,
     (SELECT count(*) FROM flow.call u WHERE u.domain = b.domain AND u.bucket = b.bucket
-        AND u.state = 'intent')::int AS under_way
+        AND (u.state = 'intent' OR u.state = 'awaiting' AND u.bucket = ANY(@until_result::text[])))::int AS under_way
 FROM flow.budget b
 LEFT JOIN LATERAL (
     SELECT count(*) AS calls, percentile_disc(0.8) WITHIN GROUP (ORDER BY k.answered_at - k.claimed_at) AS slow FROM (
         SELECT l.answered_at, l.claimed_at FROM flow.call l
-        WHERE l.domain = b.domain AND l.bucket = b.bucket AND l.state = 'settled' AND l.answered_at <= l.send_before
-            AND l.claimed_at > @since::timestamptz
+        WHERE l.domain = b.domain AND l.bucket = b.bucket AND l.state = 'settled'
+            AND (l.answered_at <= l.send_before OR l.bucket = ANY(@until_result)) AND l.claimed_at > @since::timestamptz
         ORDER BY l.claimed_at DESC LIMIT 200
     ) k
 ) c ON true

@@ -224,3 +224,21 @@ func TestDomain_QueueClaimed(t *testing.T) {
 		return nil
 	}))
 }
+
+// TestEstimate_UntilResult: imports go one by one, each until its result, which may come long after its answer.
+func TestEstimate_UntilResult(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	flow := s.define(strings.Replace(strings.Replace(uploadSteps, "__upload", "__upload_async", 1), `"key_field":"id",`, "", 1))
+	const imports, takes = 5, 90.0
+	assert.GreaterOrEqual(t, s.started(flow, "", 100*imports)["eta_seconds"], 86400.0, "none is known")
+	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner,
+			records, digest, params, outcome_check, claimed_at, send_before, answered_at, counts_in)
+		SELECT gen_random_uuid(), $1, $2, 'upload_async', 'bulk', 'dialer__api__upload_async', 'settled', 'p', 100, '', '', 'lookup',
+			at, at + interval '30 s', at + make_interval(secs => $3), '{}'
+		FROM (SELECT flow.clock() - n * interval '2 min' AS at FROM generate_series(2, 21) n) c`, s.orgID(s.Key), s.tenancy, takes)
+	require.NoError(t, err)
+	seconds := s.started(flow, "", 100*imports)["eta_seconds"].(float64)
+	assert.GreaterOrEqual(t, seconds, 2*imports*takes, "those that were queued before, and these")
+	assert.Less(t, seconds, 86400.0)
+}

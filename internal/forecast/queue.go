@@ -135,7 +135,9 @@ type backlog struct {
 	// buckets has every budget, pace how fast its last calls went.
 	buckets map[string]*waiting
 	pace    map[string]db.CallPaceRow
-	delays  map[string]budgetDelay
+	// untilResult are the budgets whose calls are under way until their results.
+	untilResult []string
+	delays      map[string]budgetDelay
 	// readings is how long the provider took to answer tests and readings of its counters; zero where there were none.
 	readings time.Duration
 	// atOnce is how many calls may be under way of the organization's lanes at most; 0 for any number.
@@ -219,7 +221,8 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 
 // paces reads what delays the budgets of an account besides their windows.
 func (s *Service) paces(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, b *backlog) error {
-	paces, err := s.q.CallPace(ctx, conn, db.CallPaceParams{Domain: d.TenancyID,
+	b.untilResult = s.untilResult(d.PlatformID)
+	paces, err := s.q.CallPace(ctx, conn, db.CallPaceParams{Domain: d.TenancyID, UntilResult: b.untilResult,
 		Since:       b.spend.now.Add(-24 * time.Hour),
 		RecentSince: b.spend.now.Add(-(&Rate{Young: b.spend.young}).Settled())})
 	if err != nil {
@@ -268,66 +271,6 @@ func (b *backlog) inLane(known int, lane db.FlowLane) int {
 	return known
 }
 
-const (
-	// latencyUnknown is how long most calls are taken to be under way where none was lately, latencyLeast where they
-	// are fast.
-	latencyUnknown = 2 * time.Second
-	latencyLeast   = 100 * time.Millisecond
-	// timeoutUnknown is how long a call may be under way at most where no task is known that makes it.
-	timeoutUnknown = 30 * time.Second
-	// knownLeast is how many calls tell how long the next one may take.
-	knownLeast = 10
-	// slowest is how many times longer than most calls any may be under way; where fewer than knownLeast are known, so
-	// many times more as they are fewer. slowestReading is the same against tests and readings, where no call is known.
-	slowest, slowestReading = 3, 10
-	// noticed is how late the dispatcher may go on after a wait, or begin.
-	noticed = time.Second
-)
-
-// Pace is how the last calls of a budget went.
-type Pace struct {
-	// Calls were answered, four of five of them in Slow.
-	Calls int
-	Slow  time.Duration
-	// Timeout is how long a call may be under way at most.
-	Timeout time.Duration
-	// Readings is how long the provider takes to answer tests, and readings of its counters; zero where nobody knows.
-	Readings time.Duration
-}
-
-// Set says in a rate how long calls take, and how late the dispatcher may be: near exhaustion, and when it comes back
-// to a budget after a while, it reads the provider's counters first. One call may take longer than most do; how long
-// can be told from those before it, where these are some.
-func (p Pace) Set(r *Rate) {
-	r.Latency, r.Longest, r.Wake, r.CountsFor = latencyUnknown, p.Timeout, noticed, p.Timeout
-	if p.Calls > 0 {
-		r.Latency = max(p.Slow, latencyLeast)
-	}
-	if p.Calls >= knownLeast {
-		r.Longest, r.CountsFor = min(p.Timeout, slowest*r.Latency), r.Latency
-	}
-	look := dispatch.LookFor
-	if p.Readings > 0 {
-		look = min(look, max(slowestReading*p.Readings, slowest*latencyLeast))
-	}
-	r.Idle = noticed + p.longest()
-	if r.Young > 0 {
-		r.Wake, r.Idle = r.Wake+dispatch.LookFor, r.Idle+look
-	}
-}
-
-// longest is how long any of the calls may be under way that all go at once: the better known the more there were
-// before, and before the first by tests and readings.
-func (p Pace) longest() time.Duration {
-	longest := p.Timeout
-	if p.Calls > 0 {
-		longest = p.Slow * slowest * knownLeast / time.Duration(min(p.Calls, knownLeast))
-	} else if p.Readings > 0 {
-		longest = p.Readings * slowestReading
-	}
-	return min(p.Timeout, max(longest, slowest*latencyLeast))
-}
-
 // rate is how fast a budget goes, where no more than inFlight calls may be under way in some lane; 0 for any number.
 // Calls that exclude each other are taken to go one by one, those of other lanes no faster than those of the slowest,
 // and each to cost as much as the dearest.
@@ -347,7 +290,8 @@ func (b *backlog) rate(k bucket, caps quota.Caps, w *waiting, inFlight int) Rate
 		timeout = timeoutUnknown
 	}
 	slow := time.Duration(pace.SlowSeconds * float64(time.Second))
-	Pace{Calls: int(pace.Calls), Slow: slow, Timeout: timeout, Readings: b.readings}.Set(&r)
+	Pace{Calls: int(pace.Calls), Slow: slow, Timeout: timeout, Readings: b.readings,
+		UntilResult: slices.Contains(b.untilResult, k.name)}.Set(&r)
 	cost := w.cost
 	for _, w := range b.spend.rolls(k.name, caps) {
 		r.Rolling = append(r.Rolling, Rolling{Seconds: w.Seconds, Cap: calls.Rolling[w.Seconds], Used: inCalls(w.Used(),

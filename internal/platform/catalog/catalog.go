@@ -5,6 +5,7 @@ package catalog
 
 import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"slices"
 
 	"flowlane/internal/expr"
 )
@@ -258,6 +259,12 @@ type Answer struct {
 	// Code and Message name the fields of an error answer.
 	Code    string `yaml:"code"`
 	Message string `yaml:"message"`
+}
+
+// Awaits reports whether an answer may say that the result comes later.
+func (a *Answer) Awaits() bool {
+	return len(a.Pending) > 0 ||
+		slices.ContainsFunc(a.Cases, func(c AnswerCase) bool { return c.Is == AnswerPending })
 }
 
 // The values of AnswerCase.Is.
