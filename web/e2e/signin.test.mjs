@@ -72,6 +72,28 @@ describe('signing in', () => {
     await again.page.getByRole('alert').waitFor();
   });
 
+  it('asks who is signed in before it follows a link', async () => {
+    const { page } = await open(server);
+    await page.goto(`${server.url}/console/login`);
+    await page.getByLabel('API key').fill(server.key);
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    let followed = 0;
+    page.on('request', (r) => {
+      if (r.method() === 'POST' && r.url().endsWith('/v1/account/session')) followed++;
+    });
+    await page.goto(`${server.url}/console/login#login_of_somebody_else`);
+    await page.getByText('The link signs you in anew').waitFor();
+    assert.deepEqual([followed, new URL(page.url()).hash], [0, '']);
+    await page.getByRole('button', { name: 'Stay signed in' }).click();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    assert.equal(followed, 0);
+    await page.goto(`${server.url}/console/login#login_of_another`);
+    await page.getByRole('button', { name: 'Follow the link' }).click();
+    await page.getByRole('alert').nth(1).waitFor();
+    assert.equal(followed, 1);
+  });
+
   it('takes a key, sends who is not signed in to sign in, and refuses another key', async () => {
     const view = await open(server);
     const { page } = view;

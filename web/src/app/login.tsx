@@ -2,7 +2,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 
-import { signIn } from '../api/client';
+import { flowlane, signIn, type Me } from '../api/client';
 import { Button, Failure } from '../ui/parts';
 
 /** Links are followed once, also where the page is drawn twice. */
@@ -31,6 +31,7 @@ export function Login() {
   const [key, setKey] = useState('');
   const [error, setError] = useState<unknown>();
   const [busy, setBusy] = useState(false);
+  const [asked, setAsked] = useState<{ link: string; me: Me }>();
 
   const enter = async (secret: string) => {
     setBusy(true);
@@ -51,13 +52,26 @@ export function Login() {
     if (!link.startsWith('login_') || followed.has(link)) return;
     followed.add(link);
     history.replaceState(null, '', location.pathname); // so that it stands in no history
-    void enter(link);
+    // Whoever is signed in may have got the link from somebody else, whose organization it leads to.
+    void flowlane.account.getMe().then((me) => setAsked({ link, me }), () => enter(link));
   });
 
   return (
     <main className="page narrow login">
       <h1>Flowlane</h1>
       {failed && <p className="note failure" role="alert">{failed}</p>}
+      {asked && (
+        <div className="note" role="alert">
+          <p>
+            You are signed in as {asked.me.account.name} of {asked.me.organization.name}. The link signs you in anew, which may be
+            to another organization: follow it only if you asked for it.
+          </p>
+          <p>
+            <Button strong onClick={() => void navigate({ to: '/', search: {} })}>Stay signed in</Button>{' '}
+            <Button disabled={busy} onClick={() => void enter(asked.link)}>Follow the link</Button>
+          </p>
+        </div>
+      )}
       {provider.data && (
         <p>
           <a className="button strong" href={providerPath}>Sign in with your organization</a>
