@@ -97,7 +97,8 @@ SELECT ((SELECT count(*) FROM flow.batch b WHERE b.org_id = @org_id)
 -- are asked for. of_begun and begun correct for some batches what the counters say. Nothing is left of the join with
 -- the counters where every is true.
 SELECT r.id, r.matching, r.before FROM (
-    SELECT d.id, d.matching, ((sum(d.matching) OVER (ORDER BY d.id ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
+    SELECT d.id, d.matching,
+        ((sum(d.matching) OVER (ORDER BY d.id ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
     FROM (
         SELECT b.id, (CASE WHEN @every::boolean THEN b.record_count ELSE
                 CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged ELSE 0 END
@@ -133,7 +134,8 @@ SELECT r.id, r.matching, r.before FROM (
 -- name: BatchIDsNewest :many
 -- BatchIDs from the newest on: those before a batch are the ones behind it.
 SELECT r.id, r.matching, r.before FROM (
-    SELECT d.id, d.matching, ((sum(d.matching) OVER (ORDER BY d.id DESC ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
+    SELECT d.id, d.matching,
+        ((sum(d.matching) OVER (ORDER BY d.id DESC ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
     FROM (
         SELECT b.id, (CASE WHEN @every::boolean THEN b.record_count ELSE
                 CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged ELSE 0 END

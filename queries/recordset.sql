@@ -72,6 +72,11 @@ FOR UPDATE;
 -- name: RecordSetDelete :exec
 DELETE FROM flow.record_set WHERE id = @id AND status <> 'consumed';
 
+-- name: RecordSetErase :exec
+-- Deletes a set that is not consumed; its rows are left to RowsErase.
+WITH gone AS (DELETE FROM flow.record_set WHERE id = @id AND status <> 'consumed' RETURNING id, org_id)
+INSERT INTO flow.erasure (batch_id, org_id, page_set) SELECT g.id, g.org_id, g.id FROM gone g;
+
 -- name: ChunkGet :one
 SELECT records, digest FROM flow.record_chunk WHERE record_set_id = @record_set_id AND chunk_index = @chunk_index;
 

@@ -56,7 +56,8 @@ WITH claimed AS MATERIALIZED (
     SELECT l.batch_id FROM flow.lane_batch l WHERE l.batch_id = ANY(@batch_ids::uuid[]) AND l.call_id IS NOT NULL
 ), old AS (
     UPDATE flow.batch_count c SET one_slice = false,
-        started = CASE WHEN c.batch_id IN (SELECT m.batch_id FROM claimed m) THEN c.started + c.queued ELSE c.started END,
+        started = CASE WHEN c.batch_id IN (SELECT m.batch_id FROM claimed m) THEN c.started + c.queued
+            ELSE c.started END,
         queued = CASE WHEN c.batch_id IN (SELECT m.batch_id FROM claimed m) THEN 0 ELSE c.queued END
     WHERE c.batch_id = ANY(@batch_ids::uuid[]) AND c.one_slice AND c.completed_at IS NULL
     RETURNING c.*

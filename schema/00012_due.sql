@@ -58,8 +58,8 @@ COMMENT ON FUNCTION flow.due_gate(text, text) IS
     'transaction ends, who ends its work has it alone.';
 
 -- Who works waits, before the work ends, for the transactions that share the gate, and looks again. So nothing is
--- written, and nobody locked out, where the row is leased. Work that fails does not look: what has failed before is told
--- of who wakes it meanwhile, so that the next try does not come as late as after a failure that nobody waits for.
+-- written, and nobody locked out, where the row is leased. Work that fails does not look: what has failed before is
+-- told of who wakes it meanwhile, so that the next try does not come as late as after a failure that nobody waits for.
 CREATE FUNCTION flow.wake_rechecked(what text, which text, wanted timestamptz, now timestamptz, lease double precision,
     OUT no bigint, OUT failed integer) LANGUAGE plpgsql AS $$
 DECLARE

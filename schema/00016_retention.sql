@@ -40,9 +40,9 @@ CREATE TABLE flow.erasure (
     begun_at timestamptz NOT NULL DEFAULT flow.clock()
 );
 COMMENT ON TABLE flow.erasure IS
-    'Batches that were deleted and whose rows in other tables are still there. Housekeeping takes them away, and then '
-    'the row.';
-COMMENT ON COLUMN flow.erasure.batch_id IS 'The batch that was deleted. No row of flow.batch has this id any more.';
+    'Batches, and large record sets, that were deleted and whose rows in other tables are still there. Housekeeping '
+    'takes them away, and then the row.';
+COMMENT ON COLUMN flow.erasure.batch_id IS 'The batch, or the set, that was deleted: no row has this id any more.';
 COMMENT ON COLUMN flow.erasure.org_id IS
     'The organization whose batch it was, by which rows of flow.ended_run are found.';
 COMMENT ON COLUMN flow.erasure.page_set IS

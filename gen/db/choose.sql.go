@@ -80,7 +80,8 @@ CROSS JOIN LATERAL (
         r.detached, r.attempt, r.element, s.first, s.records AS size, r.ready_at, r.queued_at, r.slice_no AS part_slice,
             r.from_off AS part_from
     FROM (
-        SELECT q.id, q.slice_no, q.from_off, q.last_no, q.to_off, q.detached, q.attempt, q.element, q.ready_at, q.queued_at
+        SELECT q.id, q.slice_no, q.from_off, q.last_no, q.to_off, q.detached, q.attempt, q.element, q.ready_at,
+            q.queued_at
             FROM flow.part q
         WHERE q.batch_id = k.batch_id AND q.step_no = k.step_no AND q.task_no = k.task_no AND q.call_id IS NULL
             AND q.ready_at <= (SELECT flow.clock())

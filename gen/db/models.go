@@ -1059,9 +1059,9 @@ type FlowEndedRun struct {
 	EndedAt time.Time
 }
 
-// Batches that were deleted and whose rows in other tables are still there. Housekeeping takes them away, and then the row.
+// Batches, and large record sets, that were deleted and whose rows in other tables are still there. Housekeeping takes them away, and then the row.
 type FlowErasure struct {
-	// The batch that was deleted. No row of flow.batch has this id any more.
+	// The batch, or the set, that was deleted: no row has this id any more.
 	BatchID uuid.UUID
 	// The organization whose batch it was, by which rows of flow.ended_run are found.
 	OrgID uuid.UUID

@@ -81,7 +81,8 @@ func (q *Queries) BatchCountsRead(ctx context.Context, db DBTX, arg BatchCountsR
 
 const batchIDs = `-- name: BatchIDs :many
 SELECT r.id, r.matching, r.before FROM (
-    SELECT d.id, d.matching, ((sum(d.matching) OVER (ORDER BY d.id ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
+    SELECT d.id, d.matching,
+        ((sum(d.matching) OVER (ORDER BY d.id ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
     FROM (
         SELECT b.id, (CASE WHEN $1::boolean THEN b.record_count ELSE
                 CASE WHEN 'staged' = ANY($2::text[]) THEN c.staged ELSE 0 END
@@ -182,7 +183,8 @@ func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]
 
 const batchIDsNewest = `-- name: BatchIDsNewest :many
 SELECT r.id, r.matching, r.before FROM (
-    SELECT d.id, d.matching, ((sum(d.matching) OVER (ORDER BY d.id DESC ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
+    SELECT d.id, d.matching,
+        ((sum(d.matching) OVER (ORDER BY d.id DESC ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
     FROM (
         SELECT b.id, (CASE WHEN $1::boolean THEN b.record_count ELSE
                 CASE WHEN 'staged' = ANY($2::text[]) THEN c.staged ELSE 0 END

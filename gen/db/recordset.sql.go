@@ -240,6 +240,17 @@ func (q *Queries) RecordSetDelete(ctx context.Context, db DBTX, id uuid.UUID) er
 	return err
 }
 
+const recordSetErase = `-- name: RecordSetErase :exec
+WITH gone AS (DELETE FROM flow.record_set WHERE id = $1 AND status <> 'consumed' RETURNING id, org_id)
+INSERT INTO flow.erasure (batch_id, org_id, page_set) SELECT g.id, g.org_id, g.id FROM gone g
+`
+
+// Deletes a set that is not consumed; its rows are left to RowsErase.
+func (q *Queries) RecordSetErase(ctx context.Context, db DBTX, id uuid.UUID) error {
+	_, err := db.Exec(ctx, recordSetErase, id)
+	return err
+}
+
 const recordSetGet = `-- name: RecordSetGet :one
 SELECT id, org_id, status, chunk_size, chunk_count, received_count, row_bytes, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at FROM flow.record_set
 WHERE org_id = $1 AND id = $2 AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())

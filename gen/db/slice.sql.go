@@ -554,7 +554,8 @@ WITH claimed AS MATERIALIZED (
     SELECT l.batch_id FROM flow.lane_batch l WHERE l.batch_id = ANY($1::uuid[]) AND l.call_id IS NOT NULL
 ), old AS (
     UPDATE flow.batch_count c SET one_slice = false,
-        started = CASE WHEN c.batch_id IN (SELECT m.batch_id FROM claimed m) THEN c.started + c.queued ELSE c.started END,
+        started = CASE WHEN c.batch_id IN (SELECT m.batch_id FROM claimed m) THEN c.started + c.queued
+            ELSE c.started END,
         queued = CASE WHEN c.batch_id IN (SELECT m.batch_id FROM claimed m) THEN 0 ELSE c.queued END
     WHERE c.batch_id = ANY($1::uuid[]) AND c.one_slice AND c.completed_at IS NULL
     RETURNING c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, c.fragment

@@ -163,3 +163,18 @@ func TestRetention_ClockStep(t *testing.T) {
 	s.aDayLater(2)
 	s.Do(http.MethodGet, "/flows/batches/"+batch, nil).Want(http.StatusNotFound)
 }
+
+// TestRecordSet_DeleteLarge: a large set that is deleted is gone at once, and its rows soon.
+func TestRecordSet_DeleteLarge(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	set := s.upload(rowsOf(50_000))
+	path := "/flows/record-sets/" + set
+	s.Do(http.MethodDelete, path, nil).Want(http.StatusNoContent)
+	s.Do(http.MethodGet, path, nil).Want(http.StatusNotFound)
+	s.Do(http.MethodDelete, path, nil).Want(http.StatusNotFound)
+	assert.Equal(t, 1, s.count("flow.erasure"))
+	assert.Contains(t, s.leftOf(set, set), "page WHERE set_id")
+	s.aDayLater(1)
+	assert.Empty(t, s.leftOf(set, set))
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,9 +15,10 @@ import (
 )
 
 const (
-	maxInt32 = math.MaxInt32
-	// reclaimPages is how many pages, or chunks, one transaction of an expiry deletes: about 2 MB.
+	// reclaimPages is how many pages, or chunks, one transaction of an expiry deletes: about 2 MB. Who deletes a set waits
+	// for deletePages at most.
 	reclaimPages = 100
+	deletePages  = 150
 )
 
 // Expire is one step of ending a set's staging: when that is over it deletes the set, or some of its rows if there are

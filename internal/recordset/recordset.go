@@ -174,7 +174,11 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		if m.Status == Consumed {
 			return UsedBy(m.BatchID)
 		}
-		if _, err := s.reclaim(ctx, tx, id, maxInt32); err != nil {
+		done, err := s.reclaim(ctx, tx, id, deletePages)
+		if err == nil && !done { // it is gone for everybody; housekeeping takes its rows
+			err = fault.Wrap(s.q.RecordSetErase(ctx, tx, id), "delete record set %s", id)
+		}
+		if err != nil {
 			return err
 		}
 		return account.Audit(ctx, tx, auditType, id.String())

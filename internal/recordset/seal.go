@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -83,7 +84,7 @@ func (s *Service) inspect(ctx context.Context, tx pgx.Tx, m Manifest, expected i
 			last, lastRecords = index, c.Records
 			h.Write(c.Digest)
 		}
-		if next = last + 1; len(chunks) < sealStep || next > maxInt32 {
+		if next = last + 1; len(chunks) < sealStep || next > math.MaxInt32 {
 			break
 		}
 	}
