@@ -108,7 +108,7 @@ func TestRetention(t *testing.T) {
 	assert.Equal(t, http.StatusOK, theirs.Do(http.MethodGet, "/flows/batches/"+other, nil).Status)
 
 	s.aDayLater(29)
-	for _, path := range []string{"/flows/batches/" + old, "/flows/batches/" + again, "/flows/record-sets/" + set,
+	for _, path := range []string{"/flows/batches/" + old, "/flows/batches/" + again, "/data/record-sets/" + set,
 		"/flows/jobs/" + old + ".0", "/flows/batches/" + old + "/results"} {
 		s.Do(http.MethodGet, path, nil).Want(http.StatusNotFound)
 	}
@@ -169,7 +169,7 @@ func TestRecordSet_DeleteLarge(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	set := s.upload(rowsOf(50_000))
-	path := "/flows/record-sets/" + set
+	path := "/data/record-sets/" + set
 	s.Do(http.MethodDelete, path, nil).Want(http.StatusNoContent)
 	s.Do(http.MethodGet, path, nil).Want(http.StatusNotFound)
 	s.Do(http.MethodDelete, path, nil).Want(http.StatusNotFound)
