@@ -147,8 +147,8 @@ type eventData struct {
 	Error       json.Marshaler `json:"error,omitempty"`
 }
 
-// snapshot sends the whole execution, with the outputs that were left; false when the reader is gone, or an output could
-// not be read, so that a reader who comes again begins anew.
+// snapshot sends the whole execution, with the outputs that were left; false when the reader is gone, or an output
+// could not be read, so that a reader who comes again begins anew.
 func (s *eventStream) snapshot(no int64, e *query.LoggedExecution, left *outputs) bool {
 	detail := executionDetailOf(e.Record, e.Steps)
 	var enc jx.Encoder

@@ -155,13 +155,12 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, o order) Drain
 	if d.last >= 0 {
 		d.at = d.at.Add(d.at.Sub(now) / disorder)
 	}
-	steps := time.Duration(max(rate.Steps, 1))
-	at, waits := d.at.Add(steps*(rate.Longest+rate.Wake)), time.Duration(0)
+	at, waits := d.at.Add(rate.each(rate.Longest+rate.Wake)), time.Duration(0)
 	if d.kept {
 		waits = d.at.Sub(now)
 	}
 	if rate.Idle > 0 && !d.kept && rate.Spacing == 0 && d.sent+int64(rate.UnderWay) <= int64(d.atOnce()) {
-		at = earlier(at, now.Add(steps*rate.Idle))
+		at = earlier(at, now.Add(rate.each(rate.Idle)))
 	}
 	return Drained{At: at, Source: d.source(), Window: d.window(), waits: waits}
 }
@@ -205,6 +204,9 @@ func (d *drain) beyond(now time.Time) Drained {
 	}
 	return out
 }
+
+// each is how long calls take that follow each other, where one takes so long.
+func (r *Rate) each(d time.Duration) time.Duration { return time.Duration(max(r.Steps, 1)) * d }
 
 // awaited reports whether the work is what is waited for.
 func (w *Work) awaited() bool { return !w.Background && !w.Others }

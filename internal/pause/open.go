@@ -128,8 +128,8 @@ func (s *Service) PauseBatch(ctx context.Context, orgID, batchID uuid.UUID, o Op
 	return out, err
 }
 
-// ofBatch returns the pause of a paused batch; nil where its time is over, which it ends: who pauses the batch now means
-// it to stay paused.
+// ofBatch returns the pause of a paused batch; nil where its time is over, which it ends: who pauses the batch now
+// means it to stay paused.
 func (s *Service) ofBatch(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, now time.Time) (*Pause, error) {
 	row, err := s.q.PauseOfBatch(ctx, tx, db.PauseOfBatchParams{BatchID: batchID, OrgID: orgID})
 	if err != nil {

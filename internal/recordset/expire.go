@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// reclaimPages is how many pages, or chunks, one transaction of an expiry deletes: about 2 MB. Who deletes a set waits
-	// for deletePages at most.
+	// reclaimPages is how many pages, or chunks, one transaction of an expiry deletes: about 2 MB. Who deletes a set
+	// waits for deletePages at most.
 	reclaimPages = 100
 	deletePages  = 150
 )

@@ -4,8 +4,9 @@
 package catalog
 
 import (
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"slices"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"flowlane/internal/expr"
 )
