@@ -88,6 +88,11 @@ func uniq(r *run, name string, a []any) (any, error) {
 	out, nested := []any{}, []any{}
 	seen := map[any]bool{}
 	for _, e := range list {
+		if n, ok := e.(number); ok { // before its digits are read
+			if err := r.spendText(len(n)); err != nil {
+				return nil, err
+			}
+		}
 		key, ok := scalarKey(e)
 		if !ok {
 			known, err := in(r, name, e, nested)

@@ -239,6 +239,8 @@ func TestExpression_Bounds(t *testing.T) {
 		"Trim":         {`len(trim(input.long, input.long))`, errFuel.Error()},
 		"Digits":       {`map(input.items, input.dec + 1)`, errRange.Error()},
 		"DigitsOrder":  {`count(input.items, input.dec > 0.2)`, errFuel.Error()},
+		"DigitsText":   {`len(map(input.items, string(input.dec)))`, errFuel.Error()},
+		"DigitsSame":   {`len(uniq(map(input.items, input.dec)))`, errFuel.Error()},
 		"Keys":         {`map(input.items, input[input.key])`, errFuel.Error()},
 		"Base64":       {`toBase64(input.long)`, errResult.Error()},
 		"Output":       {`[input.long, input.long]`, errResult.Error()},

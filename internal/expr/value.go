@@ -257,6 +257,8 @@ func (r *run) textOf(v any) (string, error) {
 		return v, nil
 	case []any, *object:
 		return r.toJSON(v)
+	case number: // may have as many digits as the input has bytes
+		return string(v), r.text(len(v))
 	}
 	return string(appendScalar(nil, v)), nil
 }
