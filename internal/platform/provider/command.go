@@ -142,7 +142,7 @@ func readStdout(call *catalog.Call, ans *Answer) Reading {
 		return unreadable
 	case call.Stdout == catalog.StdoutJSON && len(text) == 0:
 		return Reading{Kind: Success}
-	case call.Stdout == catalog.StdoutJSON && !gjson.ValidBytes(text):
+	case call.Stdout == catalog.StdoutJSON && !validJSON(text):
 		return unreadable
 	case call.Stdout == catalog.StdoutJSON:
 		return Reading{Kind: Success, Output: bounded(text)}

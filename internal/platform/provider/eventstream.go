@@ -9,8 +9,6 @@ import (
 	"mime"
 	"net/http"
 
-	"github.com/tidwall/gjson"
-
 	"flowlane/internal/memory"
 )
 
@@ -44,7 +42,7 @@ func readMessage(ctx context.Context, body io.Reader, id string, limit int64, me
 
 // answers reports whether a message is the answer to the one of that id.
 func answers(message []byte, id string) bool {
-	if !gjson.ValidBytes(message) {
+	if !validJSON(message) {
 		return false
 	}
 	doc := parse(message)

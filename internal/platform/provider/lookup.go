@@ -99,7 +99,7 @@ func same(got gjson.Result, want string) bool {
 // match is for the caller to judge. The error wraps ErrUnreadable: then nothing is known.
 func MatchLookup(act *catalog.Action, body []byte, want Fingerprint) ([]LookupMatch, error) {
 	l := act.Call.Lookup
-	if !gjson.ValidBytes(body) {
+	if !validJSON(body) {
 		return nil, ErrUnreadable
 	}
 	items := parse(body)
@@ -238,7 +238,7 @@ func ResultRowsParams(act *catalog.Action, reference string, result *Answer,
 func ReadResult(act *catalog.Action, ans *Answer, nRows int, keyed Keyed) (pending bool, r Reading) {
 	spec, body := act.Call.Result, ans.Value(act)
 	unreadable := Reading{Kind: Unknown, Reason: ReasonUnreadable}
-	if !gjson.ValidBytes(body) {
+	if !validJSON(body) {
 		return false, unreadable
 	}
 	doc := parse(body)

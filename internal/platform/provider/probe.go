@@ -182,7 +182,7 @@ func (s *Sender) probe(ctx context.Context, svc *catalog.Service, q *catalog.Que
 	if err := s.send(ctx, svc, q.Path, secret, &ans); err != nil {
 		return gjson.Result{}, err
 	}
-	if !gjson.ValidBytes(ans.Body) {
+	if !validJSON(ans.Body) {
 		return gjson.Result{}, probeError(UnknownClass, nil, "The platform's answer is no JSON.")
 	}
 	return parse(ans.Body), nil

@@ -67,7 +67,7 @@ func NewRowPages(act *catalog.Action, nRows int, keyed Keyed) *RowPages {
 
 // Add reads a page; false where it cannot be read.
 func (p *RowPages) Add(body []byte) bool {
-	return gjson.ValidBytes(body) && p.r.lists(parse(body), p.spec)
+	return validJSON(body) && p.r.lists(parse(body), p.spec)
 }
 
 // Rows are those of all pages that came out differently; false where these do not say enough.

@@ -84,7 +84,7 @@ func readNoSession(ans Answer) Reading {
 func readTool(ans Answer) Reading {
 	unreadable := Reading{Kind: Unknown, Reason: ReasonUnreadable, Status: ans.Status}
 	body := bytes.TrimSpace(ans.Body)
-	if !gjson.ValidBytes(body) {
+	if !validJSON(body) {
 		return unreadable
 	}
 	doc := parse(body)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"flowlane/internal/jsonraw"
 	"flowlane/internal/media"
 	"flowlane/internal/platform/catalog"
 )
@@ -32,13 +33,22 @@ const envelopeLevels = 3
 // Value is the body of an answer as JSON, by its type: JSON as it is; XML as an object, as package media reads it,
 // names without their prefixes; lines of CSV or JSON as an array where act says so; a form as an object; plain text as
 // a string. Of an envelope of SOAP it is what stands in the one element of its body. It is nil where there is no body,
-// or one of another type, malformed or too large. Elements that act reads as lists are arrays, also where there is one;
-// act may be nil.
+// or one of another type, malformed, too deep or too large. Elements that act reads as lists are arrays, also where
+// there is one; act may be nil.
 func (a *Answer) Value(act *catalog.Action) []byte {
 	if !a.valued {
 		a.value, a.valued = a.parsed(act), true
 	}
 	return a.value
+}
+
+// maxDepth is how many levels of a text in JSON are read.
+const maxDepth = 1000
+
+// validJSON reports whether a text is JSON that can be read. What checks it calls itself at each level: a text of
+// megabytes of brackets would take all the stack that a process may have, and end it.
+func validJSON(text []byte) bool {
+	return jsonraw.TooDeep(text, maxDepth) < 0 && gjson.ValidBytes(text)
 }
 
 func (a *Answer) parsed(act *catalog.Action) []byte {
@@ -52,7 +62,7 @@ func (a *Answer) parsed(act *catalog.Action) []byte {
 	if len(body) == 0 || a.Err != nil {
 		return nil
 	}
-	if !a.soap && gjson.ValidBytes(body) {
+	if !a.soap && validJSON(body) {
 		return body
 	}
 	kind := mediaType(a)
