@@ -117,6 +117,12 @@ func TestCatalogImport_Grant(t *testing.T) {
 	assert.Contains(t, browse(t, consent["url"].(string), http.StatusOK), "The credential is authorized.")
 	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"things__all__things","credential_id":"CRED","params":{}}]}]`)
 	assert.Equal(t, "completed", s.await(s.trigger(flow, `{"records":[{}]}`))["status"])
+
+	for _, place := range []string{"/token", "/authorize"} {
+		moved := strings.ReplaceAll(document, "http://"+host+place, "https://elsewhere.example"+place)
+		assert.Contains(t, string(s.Do(http.MethodPost, "/catalog/imports", object{"document": moved,
+			"auth": []string{"person"}}).Want(http.StatusConflict).Body), "Its secret would go to https://elsewhere.example")
+	}
 }
 
 // browse gets an address as a browser does, following redirects, and returns the page.

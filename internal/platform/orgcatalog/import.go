@@ -333,6 +333,13 @@ func origins(p *catalog.Platform) map[string]bool {
 	out := map[string]bool{}
 	for _, service := range p.Services {
 		out[provider.Origin(service.BaseURL)] = true
+		for _, a := range service.Auths() {
+			for _, at := range []string{a.TokenURL, a.AuthorizeURL} {
+				if at != "" {
+					out[provider.Origin(at)] = true
+				}
+			}
+		}
 	}
 	return out
 }

@@ -212,7 +212,7 @@ func (s *Sender) request(ctx context.Context, r Request) Answer {
 
 // oauthError is the code of an issuer's refusal; empty where the answer has none.
 func oauthError(ans *Answer) string {
-	if !gjson.ValidBytes(ans.Body) {
+	if !validJSON(ans.Body) {
 		return ""
 	}
 	return named(gjson.ParseBytes(ans.Body), "error")
@@ -224,7 +224,7 @@ func readTokens(ans *Answer) (Tokens, error) {
 		return Tokens{}, tokenError(ans)
 	}
 	unreadable := probeError(UnknownClass, nil, "The token endpoint's answer holds no bearer token.")
-	if !gjson.ValidBytes(ans.Body) {
+	if !validJSON(ans.Body) {
 		return Tokens{}, unreadable
 	}
 	doc := gjson.ParseBytes(ans.Body)
@@ -233,6 +233,10 @@ func readTokens(ans *Answer) (Tokens, error) {
 		!strings.EqualFold(kind, "bearer") {
 		return Tokens{}, unreadable
 	}
+	if len(value.Str) > maxToken || len(doc.Get("refresh_token").String()) > maxToken {
+		return Tokens{}, probeError(UnknownClass, nil, "The token endpoint's answer holds a token of more than %d bytes.",
+			maxToken)
+	}
 	life := tokenLife
 	if given := doc.Get("expires_in"); given.Exists() {
 		life = time.Duration(min(max(given.Int(), 0), 86400)) * time.Second
@@ -240,8 +244,12 @@ func readTokens(ans *Answer) (Tokens, error) {
 	return Tokens{Access: value.Str, Refresh: doc.Get("refresh_token").String(), Fields: textsOf(doc), Life: life}, nil
 }
 
-// maxTokenText bounds a text of an issuer's answer that is kept.
-const maxTokenText = 2000
+// maxToken bounds a token, of which each process keeps several forms by which it masks it, and maxTokenText another text
+// of an issuer's answer that is kept.
+const (
+	maxToken     = 16 << 10
+	maxTokenText = 2000
+)
 
 // textsOf are the texts of an issuer's answer that are no tokens.
 func textsOf(doc gjson.Result) map[string]string {

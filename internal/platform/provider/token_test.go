@@ -225,8 +225,12 @@ func TestToken_IssuerFails(t *testing.T) {
 		"no JSON":        {status(200, `<html>`), UnknownClass},
 		"no token":       {status(200, `{"access_token":""}`), UnknownClass},
 		"other kind":     {status(200, `{"access_token":"t1","token_type":"mac"}`), UnknownClass},
-		"line break":     {status(200, `{"access_token":"t1\r\nX: y"}`), UnknownClass},
-		"cut":            {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, Network},
+		"deep":           {status(200, strings.Repeat("[", 8<<20)), UnknownClass},
+		"large":          {status(200, `{"access_token":"`+strings.Repeat("x", maxToken+1)+`"}`), UnknownClass},
+		"large refresh": {status(200, `{"access_token":"t1","refresh_token":"`+strings.Repeat("x", maxToken+1)+`"}`),
+			UnknownClass},
+		"line break": {status(200, `{"access_token":"t1\r\nX: y"}`), UnknownClass},
+		"cut":        {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, Network},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
