@@ -154,7 +154,7 @@ func TestCalls(t *testing.T) {
 	for name, c := range cases {
 		timeout := 10 // more than a busy machine keeps the service from its turn
 		if name == "slow" {
-			timeout = 1
+			timeout = 5
 		}
 		batches[name] = s.trigger(s.define(
 			fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":%q,
@@ -178,6 +178,7 @@ func TestCalls(t *testing.T) {
 			require.Len(t, one.Batches, 1)
 			assert.Equal(t, []string{batch, "s", "t"}, []string{one.Batches[0].BatchID, one.Batches[0].StepID,
 				one.Batches[0].TaskID})
+			require.NotNil(t, one.SentAt, name)
 			assert.False(t, one.SentAt.Before(one.ClaimedAt.Add(-time.Second)) || one.AnsweredAt.Before(*one.SentAt),
 				name)
 			fractions += one.SentAt.Nanosecond()
