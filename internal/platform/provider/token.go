@@ -244,8 +244,8 @@ func readTokens(ans *Answer) (Tokens, error) {
 	return Tokens{Access: value.Str, Refresh: doc.Get("refresh_token").String(), Fields: textsOf(doc), Life: life}, nil
 }
 
-// maxToken bounds a token, of which each process keeps several forms by which it masks it, and maxTokenText another text
-// of an issuer's answer that is kept.
+// maxToken bounds a token, of which each process keeps several forms by which it masks it, and maxTokenText another
+// text of an issuer's answer that is kept.
 const (
 	maxToken     = 16 << 10
 	maxTokenText = 2000
