@@ -436,29 +436,6 @@ func TestDrain_Source(t *testing.T) {
 	assert.Equal(t, forecast.SourceWindow, source(quota.Delay{}, forecast.Work{Calls: 99}))
 }
 
-// TestPace_Set: how long the last call may take is known by those before it, where these are some; else by its timeout.
-func TestPace_Set(t *testing.T) {
-	t.Parallel()
-	var r forecast.Rate
-	forecast.Pace{Calls: 9, Slow: 3 * time.Second, Timeout: time.Minute}.Set(&r)
-	assert.Equal(t, forecast.Rate{Latency: 3 * time.Second, Longest: time.Minute, CountsFor: time.Minute,
-		Wake: time.Second, Idle: 11 * time.Second}, r)
-	r = forecast.Rate{Young: time.Second}
-	forecast.Pace{Calls: 10, Slow: 3 * time.Second, Timeout: time.Minute}.Set(&r)
-	assert.Equal(t, forecast.Rate{Young: time.Second, Latency: 3 * time.Second, Longest: 9 * time.Second,
-		CountsFor: 3 * time.Second, Wake: time.Second + dispatch.LookFor,
-		Idle: 10*time.Second + dispatch.LookFor}, r)
-	r = forecast.Rate{}
-	forecast.Pace{Readings: time.Second, Timeout: time.Minute, UntilResult: true}.Set(&r)
-	day := 24 * time.Hour
-	assert.Equal(t, forecast.Rate{Latency: day, Longest: day, CountsFor: time.Minute, Wake: time.Second,
-		Idle: day + time.Second}, r, "nobody knows how long an import takes")
-	r = forecast.Rate{}
-	forecast.Pace{Calls: 10, Slow: 5 * time.Minute, Timeout: time.Minute, UntilResult: true}.Set(&r)
-	assert.Equal(t, forecast.Rate{Latency: 5 * time.Minute, Longest: 15 * time.Minute, CountsFor: time.Minute,
-		Wake: time.Second, Idle: 15*time.Minute + time.Second}, r)
-}
-
 // TestDrain_Idle: few calls that go at once are done about when their provider has answered, which is known from what
 // it was asked before; where it never was, they may take their time.
 func TestDrain_Idle(t *testing.T) {
@@ -487,24 +464,6 @@ func TestDrain_Idle(t *testing.T) {
 	assert.Greater(t, in(p, func(r *forecast.Rate) { r.Spacing = time.Second }), time.Minute)
 	assert.Greater(t, in(p, func(r *forecast.Rate) { r.Caps[60] = 2 }), time.Minute)
 	assert.Greater(t, in(p, func(r *forecast.Rate) { r.Delay.Until = now.Add(time.Millisecond) }), time.Minute)
-}
-
-// TestDrain_Steps: where calls of a record follow each other, and something must be waited for, each may take its time.
-func TestDrain_Steps(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 5, 12, 0, 30, 0, time.UTC)
-	rate := forecast.Rate{Caps: map[int]int{60: 100}, Loc: time.UTC, InFlight: 32, Used: func(_ int, start time.Time) int {
-		if start.Before(now) {
-			return 100 // of this minute, nothing is left
-		}
-		return 0
-	}}
-	forecast.Pace{Calls: 200, Slow: 5 * time.Second, Timeout: time.Minute}.Set(&rate)
-	one := forecast.Drain(now, rate, []forecast.Work{{Calls: 10}}).At
-	rate.Steps = 10
-	ten := forecast.Drain(now, rate, []forecast.Work{{Calls: 10}}).At
-	assert.Equal(t, 9*(rate.Longest+rate.Wake), ten.Sub(one))
-	assert.False(t, ten.Before(now.Add(30*time.Second+10*5*time.Second)), "one after another, from the next minute on")
 }
 
 // TestDrain_Beyond: what is too long to be played ends no sooner than it would, and costs no more for that.
