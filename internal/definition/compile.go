@@ -67,6 +67,8 @@ type compiler struct {
 	plan *Plan
 	// bad collects the bad expressions.
 	bad []BadExpression
+	// constants is what constant expressions have spent.
+	constants expr.Allowance
 }
 
 func newCompiler(doc Document, cat *catalog.Catalog) *compiler {
@@ -104,7 +106,7 @@ func (c *compiler) key(plan *Plan, text string) {
 		return
 	}
 	var errs []expr.Error
-	plan.Key, errs = expr.CompileKey(text, expr.Scope{Input: true, InputShape: c.records})
+	plan.Key, errs = expr.CompileKey(text, expr.Scope{Input: true, InputShape: c.records, Constants: &c.constants})
 	c.note(author{at: place{"body"}}, "key", errs)
 }
 
@@ -138,7 +140,7 @@ func (c *compiler) task(at place, stepID string, t DocumentTask) Task {
 func (c *compiler) expressions(task *Task, by author, t DocumentTask) {
 	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Vars: c.hasVars, VarKeys: c.vars,
 		InputShape: c.records,
-		Steps:      c.earlier, AllSteps: c.all,
+		Steps:      c.earlier, AllSteps: c.all, Constants: &c.constants,
 		Continues: func(step, task string) bool { return c.continuing[[2]string{step, task}] }}
 	known := len(c.bad)
 	var errs []expr.Error

@@ -12,6 +12,7 @@ import (
 // split compiles the parameters of a bulk task in two: the parameter that is evaluated for every record, and the
 // others. The parameters as a whole have compiled in this scope, so their parts do.
 func split(params json.RawMessage, records string, scope expr.Scope) (row, settings *expr.Template) {
+	scope.Constants = nil // what the whole has spent
 	dec := json.NewDecoder(bytes.NewReader(params))
 	rest := []byte{'{'}
 	_, _ = dec.Token() // the opening brace

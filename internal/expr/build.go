@@ -43,6 +43,8 @@ type builder struct {
 	locals      int
 	levels      int
 	full        bool
+	// constants is what its own constants have spent, where the scope has no Constants.
+	constants Allowance
 }
 
 func (b *builder) template(value json.RawMessage) *Template {
@@ -228,13 +230,28 @@ func (b *builder) node(source string, node ast.Node, text bool) {
 		b.ops = append(b.ops, o)
 		return
 	}
-	r := &run{fuel: maxFuel, locals: make([]any, c.maxLocals), items: make([]item, c.maxLevels)}
-	fixed, err := o.appendValue(nil, r, MaxResult)
+	fixed, err := b.constant(&o, &c)
 	if err != nil {
 		b.fail(source, err)
 		return
 	}
 	b.literal(fixed...)
+}
+
+// constant evaluates an expression that depends on nothing.
+func (b *builder) constant(o *op, c *compiler) ([]byte, error) {
+	left := b.scope.Constants
+	if left == nil {
+		left = &b.constants
+	}
+	began := maxFuel - left.spent
+	r := &run{fuel: began, locals: make([]any, c.maxLocals), items: make([]item, c.maxLevels)}
+	fixed, err := o.appendValue(nil, r, MaxResult)
+	left.spent += began - r.fuel
+	if errors.Is(err, errFuel) && began < maxFuel {
+		return nil, errConstants
+	}
+	return fixed, err
 }
 
 // onlyPath tells whether a node is nothing but a path that is known when compiling.

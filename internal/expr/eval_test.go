@@ -260,6 +260,32 @@ func TestExpression_Bounds(t *testing.T) {
 	}
 }
 
+// TestCompile_Constants: expressions that depend on nothing are evaluated when they are compiled, all within one
+// allowance.
+func TestCompile_Constants(t *testing.T) {
+	t.Parallel()
+	half := "{{ count(range(0, 600), all(range(0, 300), # >= 0)) }}"
+	value := func(n int) json.RawMessage {
+		return AppendJSONString(nil, strings.Repeat(half, n))
+	}
+	if _, errs := Compile(value(1), Scope{}); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if _, errs := Compile(value(MaxExpressions), Scope{}); len(errs) == 0 || errs[0].Msg != errConstants.Error() {
+		t.Errorf("many in one value: %d errors", len(errs))
+	}
+	var both Allowance
+	failed := 0
+	for range 5 {
+		if _, errs := Compile(value(1), Scope{Constants: &both}); len(errs) > 0 {
+			failed++
+		}
+	}
+	if failed == 0 || failed == 5 {
+		t.Errorf("%d of 5 values are refused", failed)
+	}
+}
+
 func TestExpression_ResultSize(t *testing.T) {
 	t.Parallel()
 	at := func(n int) *Env {

@@ -60,6 +60,9 @@ type Scope struct {
 	Params, Call, Reference bool
 	// Answer stands in the conditions that tell answers apart only.
 	Answer bool
+	// Constants is what the constant expressions of several values may spend together; where it is nil, each value has
+	// an allowance of its own.
+	Constants *Allowance
 	// Steps maps the id of each earlier step to its tasks, whose results are visible.
 	Steps map[string][]string
 	// Continues reports whether a record goes on behind a failure of a task of an earlier step, so that its error can
@@ -68,6 +71,10 @@ type Scope struct {
 	// AllSteps maps every step of the definition to its tasks, to tell a later step from an unknown one; may be nil.
 	AllSteps map[string][]string
 }
+
+// Allowance is what constant expressions, which are evaluated once, when they are compiled, may spend together: as
+// much as one evaluation. It is not safe for concurrent use.
+type Allowance struct{ spent int }
 
 // Error is one bad expression of a template.
 type Error struct {

@@ -91,8 +91,9 @@ var (
 	errFuel   = errors.New("the evaluation takes too many steps")
 	errShared = errors.New("the elements of for_each take too many steps together; give fewer of them, " +
 		"or expressions that do less for each")
-	errResult = fmt.Errorf("the result is larger than %d bytes", MaxResult)
-	errDepth  = fmt.Errorf("the value is nested more than %d levels deep", maxDataDepth)
+	errConstants = errors.New("the constant expressions take too many steps together; write their values instead")
+	errResult    = fmt.Errorf("the result is larger than %d bytes", MaxResult)
+	errDepth     = fmt.Errorf("the value is nested more than %d levels deep", maxDataDepth)
 )
 
 // spend pays for steps of work, or fails when the allowance is used up.
