@@ -194,7 +194,7 @@ func (ch *checker) asker(c *Catalog, id string, at path) *Action {
 		ch.fail(at, "the platform has no action %q", id)
 	case a.Call == nil || a.Bulk || a.OutcomeCheck != CheckSafe || a.Call.Command != "" || a.Call.Tool != "":
 		ch.fail(at, "action %q must be a call over HTTP of a single record with outcome_check safe", id)
-	case a.params != nil && a.params.Validate(map[string]any{}) != nil:
+	case a.params != nil && problems(a.params, map[string]any{}, false) != nil:
 		ch.fail(at, "action %q is called without parameters, and must need none", id)
 	default:
 		return a

@@ -66,6 +66,9 @@ const tooLarge = "must be a number nearer to zero, or with fewer digits"
 
 // problems returns where a value breaks a schema.
 func problems(s *jsonschema.Schema, value any, skipTemplates bool) []Problem {
+	if !checkable(s, value) {
+		return []Problem{{Type: "value_error", Message: tooManySteps}}
+	}
 	err := s.Validate(value)
 	if err == nil {
 		return nil

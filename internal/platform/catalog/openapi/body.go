@@ -233,10 +233,10 @@ type bodyField struct {
 // fieldsOf are the fields that a schema names, in its order, those of what it refers to and of allOf included.
 func (im *importer) fieldsOf(schema place) []bodyField {
 	var out []bodyField
-	required, seen := map[string]bool{}, map[*node]bool{}
+	required, seen, named := map[string]bool{}, map[*node]bool{}, map[string]bool{}
 	var walk func(at place)
 	walk = func(at place) {
-		if !at.is(isObject) || seen[at.node] || len(seen) > 1000 {
+		if !at.is(isObject) || seen[at.node] || len(seen) > 1000 || !im.visitable(at.node) {
 			return
 		}
 		seen[at.node] = true
@@ -249,7 +249,8 @@ func (im *importer) fieldsOf(schema place) []bodyField {
 			required[name.str()] = true
 		}
 		for _, f := range at.at("properties").children() {
-			if !slices.ContainsFunc(out, func(b bodyField) bool { return lastName(b.at) == lastName(f) }) {
+			if name := lastName(f); !named[name] {
+				named[name] = true
 				out = append(out, bodyField{at: f})
 			}
 		}

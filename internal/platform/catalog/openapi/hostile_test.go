@@ -209,6 +209,33 @@ func TestImport_Bombs(t *testing.T) {
 	}
 }
 
+// TestImport_ManyFields: a body of many fields costs what its fields cost, and many operations that share one are
+// refused before they cost more than there is.
+func TestImport_ManyFields(t *testing.T) {
+	t.Parallel()
+	var fields, paths strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&fields, `"field%d":{"type":"string"},`, i)
+	}
+	body := `{"requestBody":{"content":{"multipart/form-data":{"schema":{"$ref":"#/components/schemas/Large"}}}},` +
+		`"responses":{"200":{"description":""}}}`
+	for i := range 60 {
+		fmt.Fprintf(&paths, `"/p%d":{"post":%s},`, i, body)
+	}
+	large := func(paths string) []byte {
+		return []byte(`{"openapi":"3.1.0","info":{"title":"T"},"servers":[{"url":"https://t.example"}],"paths":{` + paths +
+			`"/last":{"post":` + body + `}},"components":{"schemas":{"Large":{"type":"object","properties":{` +
+			fields.String() + `"last":{}}}}}}`)
+	}
+	if _, err := openapi.Import(large(""), openapi.Options{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := openapi.Import(large(paths.String()), openapi.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "choose fewer operations") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func TestImport_Refused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -83,6 +83,6 @@ func strconvQuote(s string) string {
 }
 
 // exprText writes a text as a string of an expression; braces are escaped, since they end expressions.
-func exprText(s string) string {
-	return strings.NewReplacer("{", `\u007b`, "}", `\u007d`).Replace(quoteText(s))
-}
+func exprText(s string) string { return braces.Replace(quoteText(s)) }
+
+var braces = strings.NewReplacer("{", `\u007b`, "}", `\u007d`)

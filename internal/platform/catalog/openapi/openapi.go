@@ -52,8 +52,10 @@ const (
 	minSchema = 2 << 10
 	maxYAML   = 12 << 20
 	maxText   = 2000
-	// maxWork is how many values are converted at most.
-	maxWork = 30_000_000
+	// maxWork is how many values are converted at most, maxVisits how many are looked at besides: two hundred times
+	// what the largest documents of vendors need.
+	maxWork   = 30_000_000
+	maxVisits = 3_000_000
 )
 
 var (
@@ -119,6 +121,7 @@ type importer struct {
 	old     bool // OpenAPI 3.0
 	limit   int
 	work    int
+	visited int
 	auth    []string       // the caller's
 	only    *selection     // the caller's
 	account Account        // the caller's
@@ -176,6 +179,9 @@ func (im *importer) run(o Options) (*Result, error) {
 		return nil, err
 	}
 	im.paths()
+	if im.visited > maxVisits {
+		return nil, errors.New("the bodies of the operations name too many fields together; choose fewer operations")
+	}
 	im.unused()
 	if err := im.only.unmatched(); err != nil {
 		return nil, err

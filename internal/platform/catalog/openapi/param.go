@@ -291,7 +291,7 @@ func (im *importer) eachInPlace(at place, visit func(*node)) {
 	seen := map[*node]bool{}
 	var walk func(n *node)
 	walk = func(n *node) {
-		if !n.is(isObject) || seen[n] || len(seen) > 1000 {
+		if !n.is(isObject) || seen[n] || len(seen) > 1000 || !im.visitable(n) {
 			return
 		}
 		seen[n] = true
@@ -310,4 +310,16 @@ func (im *importer) eachInPlace(at place, visit func(*node)) {
 		}
 	}
 	walk(at.node)
+}
+
+// visitable counts a schema, and what it holds, among those that are looked at besides those that are converted; false
+// once they are too many.
+func (im *importer) visitable(n *node) bool {
+	im.visited += 1 + len(n.fields)
+	for _, name := range []string{"properties", "required", "allOf", "anyOf", "oneOf"} {
+		if held := n.get(name); held != nil {
+			im.visited += len(held.fields)
+		}
+	}
+	return im.visited <= maxVisits
 }
