@@ -157,7 +157,12 @@ func TestCatalogImport(t *testing.T) {
 	dry := s.Do("POST", "/flows/definitions/"+flow+"/dry-run", `{"input_data":{"id":"a"}}`).Want(http.StatusOK)
 	assert.Contains(t, string(dry.Body), "http://"+s.host+"/orders")
 
-	// The next version counts for what is there already.
+	// The next version counts for what is there already, and for runs that are under way.
+	twice := strings.Replace(steps, `}]}]`, `}]},{"id":"w","tasks":[{"id":"w","action_id":"core__flow__delay",`+
+		`"params":{"seconds":3}}]},`+strings.NewReplacer(`"id":"s"`, `"id":"again"`, `"id":"t"`, `"id":"u"`).Replace(steps[1:]), 1)
+	long := s.define(twice)
+	underWay := s.trigger(long, `{"records":[{"id":"w"}]}`)
+	s.eventually(func() bool { return len(s.calls()) == 3 })
 	changed := strings.ReplaceAll(shopCancel, `"/orders"`, `"/v2/orders"`)
 	next := s.load(s.Client, changed, nil).Want(http.StatusCreated).JSON()
 	assert.EqualValues(t, 2, next["version"])
@@ -166,8 +171,9 @@ func TestCatalogImport(t *testing.T) {
 		effects = append(effects, c.(map[string]any)["effect"].(string)+" "+c.(map[string]any)["id"].(string))
 	}
 	assert.Equal(t, []string{"changed shop__orders__put_order", "added shop__orders__cancel"}, effects)
+	assert.Equal(t, map[string]int{"completed": 1}, counted(s.await(underWay)))
 	assert.Equal(t, map[string]int{"completed": 1}, counted(s.await(s.trigger(flow, `{"records":[{"id":"c"}]}`))))
-	assert.Equal(t, "PUT /v2/orders k-1", s.calls()[2])
+	assert.Equal(t, []string{"PUT /orders k-1", "PUT /v2/orders k-1", "PUT /v2/orders k-1"}, s.calls()[2:])
 	assert.Len(t, s.get("/catalog/imports/shop")["versions"], 2)
 
 	// What is used cannot go, and a secret goes nowhere else.
@@ -177,7 +183,9 @@ func TestCatalogImport(t *testing.T) {
 	s.Do("DELETE", "/catalog/imports/shop", nil).Want(http.StatusConflict)
 	elsewhere := strings.ReplaceAll(shopCancel, "http://HOST", "https://evil.example")
 	assert.Contains(t, string(s.load(s.Client, elsewhere, nil).Want(http.StatusConflict).Body), "https://evil.example")
-	s.Do("PATCH", "/flows/definitions/"+flow, `{"status":"archived"}`).Want(http.StatusOK)
+	for _, id := range []string{flow, long} {
+		s.Do("PATCH", "/flows/definitions/"+id, `{"status":"archived"}`).Want(http.StatusOK)
+	}
 	s.load(s.Client, changed, only).Want(http.StatusCreated)
 	assert.Contains(t, string(s.Do("DELETE", "/catalog/imports/shop", nil).Want(http.StatusConflict).Body),
 		"credential")

@@ -17,6 +17,8 @@ import (
 type Plan struct {
 	DefinitionID, OrgID uuid.UUID
 	Version             int32
+	// Imported: it uses what an import of its organization may replace.
+	Imported bool
 	// Lane is empty where each action's own lane counts.
 	Lane string
 	// VariableSetID is not valid where the flow has no variables; else VariableVersion is the version of the set, empty

@@ -83,6 +83,7 @@ func (p *Plans) Plan(ctx context.Context, q db.DBTX, orgID, definitionID uuid.UU
 	if c.plan, err = compileVersion(row, doc, c.catalog); err != nil {
 		return nil, err
 	}
+	c.plan.Imported = !p.catalog.Shared(c.actions)
 	return p.keep(c), nil
 }
 

@@ -21,7 +21,8 @@ import (
 	"flowlane/internal/variable"
 )
 
-// Batch is what evaluating a batch's expressions needs besides its records. Nothing of it ever changes.
+// Batch is what evaluating a batch's expressions needs besides its records. Nothing of it ever changes,
+// but that an import may replace its plan: then there is another Batch.
 type Batch struct {
 	ID, OrgID, PageSet uuid.UUID
 	Plan               *definition.Plan
@@ -183,12 +184,21 @@ func BatchScope(id, definitionID uuid.UUID, version int32, records int64,
 // generations: what was asked for since the newer one began is in it.
 type batchCache struct {
 	mu         sync.Mutex
-	newer      map[uuid.UUID]*Batch
-	older      map[uuid.UUID]*Batch
+	newer      map[uuid.UUID]keptBatch
+	older      map[uuid.UUID]keptBatch
 	newerBytes int
 }
 
+// keptBatch is a batch and when it was put there.
+type keptBatch struct {
+	*Batch
+
+	at time.Time
+}
+
 const (
+	// importedFor is how long a batch is kept whose plan an import may replace.
+	importedFor = time.Second
 	// batchesKept and batchBytesKept bound a generation of the cache.
 	batchesKept    = 4096
 	batchBytesKept = 8 << 20
@@ -206,27 +216,29 @@ func (b *Batch) size() int {
 func (c *batchCache) get(id uuid.UUID) *Batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if b := c.newer[id]; b != nil {
-		return b
+	b, ok := c.newer[id]
+	if !ok {
+		if b, ok = c.older[id]; ok {
+			c.add(b)
+		}
 	}
-	b := c.older[id]
-	if b != nil {
-		c.add(b)
+	if !ok || b.Plan.Imported && time.Since(b.at) > importedFor {
+		return nil
 	}
-	return b
+	return b.Batch
 }
 
 func (c *batchCache) put(b *Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.add(b)
+	c.add(keptBatch{b, time.Now()})
 }
 
-func (c *batchCache) add(b *Batch) {
+func (c *batchCache) add(b keptBatch) {
 	if c.newer == nil || len(c.newer) >= batchesKept || c.newerBytes+b.size() > batchBytesKept {
-		c.newer, c.older, c.newerBytes = map[uuid.UUID]*Batch{}, c.newer, 0
+		c.newer, c.older, c.newerBytes = map[uuid.UUID]keptBatch{}, c.newer, 0
 	}
-	if old := c.newer[b.ID]; old != nil {
+	if old, ok := c.newer[b.ID]; ok {
 		c.newerBytes -= old.size()
 	}
 	c.newer[b.ID] = b

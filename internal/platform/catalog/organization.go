@@ -21,13 +21,15 @@ func (c *Catalog) ShareWith(o Organizations) { c.organizations = o }
 // name (of platforms, services or actions) says so, and gets c itself where they are of platforms that everybody sees:
 // no organization can have one of the same id.
 func (c *Catalog) Of(ctx context.Context, orgID uuid.UUID, ids ...string) (*Catalog, error) {
-	if c.organizations == nil || (len(ids) > 0 && c.everybodys(ids)) {
+	if c.organizations == nil || (len(ids) > 0 && c.Shared(ids)) {
 		return c, nil
 	}
 	return c.organizations.CatalogOf(ctx, orgID) //nolint:wrapcheck // says everything
 }
 
-func (c *Catalog) everybodys(ids []string) bool {
+// Shared reports whether all ids (of platforms, services or actions) are of platforms that everybody sees, which no
+// import replaces.
+func (c *Catalog) Shared(ids []string) bool {
 	for _, id := range ids {
 		platform, _, _ := strings.Cut(id, "__")
 		if _, ok := c.platforms[platform]; !ok {
