@@ -240,9 +240,8 @@ func readValue(text string) (any, error) {
 	if err := yaml.Unmarshal([]byte(text), &node); err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", name, err)}
 	}
-	flowfile.KeepDates(&node)
-	var v any
-	if err := node.Decode(&v); err != nil {
+	v, err := flowfile.Decode(&node)
+	if err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", name, err)}
 	}
 	return v, nil

@@ -5,6 +5,7 @@ package flowfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -142,20 +143,24 @@ func readFile(path string) ([]File, error) {
 		} else if err != nil {
 			return out, syntaxError(path, err)
 		}
-		KeepDates(&node)
-		var f Flow
-		if err := node.Decode(&f); err != nil {
-			return out, fmt.Errorf("%s:%d: a flow is an object with name and steps: %w", path, node.Line, err)
-		}
-		if f == nil {
+		v, err := Decode(&node)
+		if err == nil && v == nil {
 			continue // an empty document
 		}
+		object, ok := v.(map[string]any)
+		if err != nil || !ok {
+			return out, fmt.Errorf("%s:%d: a flow is an object with name and steps: %w", path, node.Line,
+				cmp.Or(err, errNoObject))
+		}
+		f := Flow(object)
 		if f.Name() == "" {
 			return out, fmt.Errorf("%s:%d: a flow needs a name", path, node.Line)
 		}
 		out = append(out, File{Path: path, Flow: Bare(f), node: &node})
 	}
 }
+
+var errNoObject = errors.New("this is none")
 
 // syntaxError puts the line where compilers put it.
 func syntaxError(path string, err error) error {
@@ -167,14 +172,61 @@ func syntaxError(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// KeepDates makes texts of what YAML takes for times: the API has times as texts.
-func KeepDates(n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!timestamp" {
+// Decode returns what a node stands for, as JSON has it: times are texts, and numbers that Go would write in another
+// way are a json.Number with the digits that stand there.
+func Decode(n *yaml.Node) (any, error) {
+	restore := map[*yaml.Node]string{}
+	mark(n, restore)
+	var v any
+	err := n.Decode(&v)
+	for number, tag := range restore {
+		number.Value, number.Tag = strings.TrimPrefix(number.Value, numberMark), tag
+	}
+	return unmark(v), err //nolint:wrapcheck // has the line
+}
+
+// numberMark begins the texts that stand for numbers while YAML is decoded, which has no such character.
+const numberMark = "\x00"
+
+// mark marks the numbers of a node, and notes their tags.
+func mark(n *yaml.Node, tags map[*yaml.Node]string) {
+	switch {
+	case n.Kind != yaml.ScalarNode:
+	case n.ShortTag() == "!!timestamp":
 		n.Tag = "!!str"
+	case (n.ShortTag() == "!!int" || n.ShortTag() == "!!float") && json.Valid([]byte(n.Value)):
+		var v any
+		if n.Decode(&v) != nil {
+			break
+		}
+		if text, err := json.Marshal(v); err != nil || string(text) != n.Value {
+			tags[n] = n.Tag
+			n.Value, n.Tag = numberMark+n.Value, "!!str"
+		}
 	}
-	for _, child := range n.Content {
-		KeepDates(child)
+	for i, child := range n.Content {
+		if n.Kind != yaml.MappingNode || i%2 == 1 {
+			mark(child, tags)
+		}
 	}
+}
+
+func unmark(v any) any {
+	switch t := v.(type) {
+	case string:
+		if digits, ok := strings.CutPrefix(t, numberMark); ok {
+			return json.Number(digits)
+		}
+	case map[string]any:
+		for name, child := range t {
+			t[name] = unmark(child)
+		}
+	case []any:
+		for i, child := range t {
+			t[i] = unmark(child)
+		}
+	}
+	return v
 }
 
 // Name returns the name of a flow, by which files and flows find each other.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"flowlane/internal/cli/flowfile"
 )
 
@@ -77,6 +79,34 @@ steps:
 		got, err := flowfile.Diff(flowfile.Bare(old), files[0].Flow)
 		if err != nil || (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: %v\n%s", change, err, got)
+		}
+	}
+}
+
+// TestDecode: what stands in a file reaches the API digit for digit, and times as texts.
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"a: 18446744073709551616":                       `{"a":18446744073709551616}`,
+		"a: [10.50, 1.0, 1e3, 12]":                      `{"a":[10.50,1.0,1e3,12]}`,
+		"a: -0.1234567890123456789":                     `{"a":-0.1234567890123456789}`,
+		"a: \"18446744073709551616\"":                   `{"a":"18446744073709551616"}`,
+		"a: 0x10":                                       `{"a":16}`,
+		"a: 2026-11-29":                                 `{"a":"2026-11-29"}`,
+		"b: &x 10.50\na: *x":                            `{"a":10.50,"b":10.50}`,
+		"b: &x {c: 10.50}\na: {<<: *x, d: 1.50}":        `{"a":{"c":10.50,"d":1.50},"b":{"c":10.50}}`,
+		`{"a":123456789012345678901234567890,"b":null}`: `{"a":123456789012345678901234567890,"b":null}`,
+	} {
+		var node yaml.Node
+		if err := yaml.Unmarshal([]byte(text), &node); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the second time the node is as it was
+			v, err := flowfile.Decode(&node)
+			got, _ := json.Marshal(v)
+			if err != nil || string(got) != want {
+				t.Errorf("%s: %s, %v; want %s", text, got, err, want)
+			}
 		}
 	}
 }

@@ -72,7 +72,7 @@ func (t *Test) compareCalls(came []Call) []MistakeError {
 			return mistakes(err)
 		}
 		at := slices.IndexFunc(rest, func(c Call) bool {
-			return matches(e.Call.Value, c) && (e.Body.IsZero() || reflect.DeepEqual(bodies[i], c.value()))
+			return matches(e.Call.Value, c) && (e.Body.IsZero() || same(bodies[i], c.value()))
 		})
 		if at < 0 {
 			missing = append(missing, i)
@@ -127,8 +127,8 @@ func (t *Test) compareResults(came []json.RawMessage) []MistakeError {
 		if err != nil {
 			return append(out, mistakes(err)...)
 		}
-		var result any
-		if err := json.Unmarshal(came[i], &result); err != nil {
+		result, err := parse(came[i])
+		if err != nil {
 			return append(out, mistakes(t.at(n.Content[i], "the result is no JSON: %v", err))...)
 		}
 		if !within(expected, result) {
@@ -140,11 +140,42 @@ func (t *Test) compareResults(came []json.RawMessage) []MistakeError {
 	return out
 }
 
+// same compares values whose numbers may be written in different ways.
+func same(a, b any) bool { return reflect.DeepEqual(normal(a), normal(b)) }
+
+// normal returns a value whose numbers are floats where these have room for all digits, and else as they were written.
+func normal(v any) any {
+	switch t := v.(type) {
+	case json.Number:
+		digits, _, _ := strings.Cut(strings.ToLower(string(t)), "e")
+		digits = strings.Trim(strings.NewReplacer("-", "", ".", "").Replace(digits), "0")
+		if f, err := t.Float64(); err == nil && len(digits) <= exactDigits {
+			return f
+		}
+	case map[string]any:
+		out := make(map[string]any, len(t))
+		for name, child := range t {
+			out[name] = normal(child)
+		}
+		return out
+	case []any:
+		out := make([]any, len(t))
+		for i, child := range t {
+			out[i] = normal(child)
+		}
+		return out
+	}
+	return v
+}
+
+// exactDigits is how many decimal digits of any number a float keeps.
+const exactDigits = 15
+
 // within reports whether came has all that expected names: of objects the fields that stand there, anything else whole.
 func within(expected, came any) bool {
 	e, ok := expected.(map[string]any)
 	if !ok {
-		return reflect.DeepEqual(expected, came)
+		return same(expected, came)
 	}
 	c, ok := came.(map[string]any)
 	if !ok {

@@ -224,20 +224,29 @@ func isCall(text string) bool {
 
 // value is what a node stands for, as JSON has it.
 func (t *Test) value(n *yaml.Node) (any, error) {
-	flowfile.KeepDates(n)
-	var v, out any
-	err := n.Decode(&v)
+	var out any
+	v, err := flowfile.Decode(n)
 	var text []byte
 	if err == nil {
 		text, err = json.Marshal(v)
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &out)
+		out, err = parse(text)
 	}
 	if err != nil {
 		return nil, t.at(n, "this is no JSON: %v", err)
 	}
 	return out, nil
+}
+
+// parse reads JSON with the digits of its numbers.
+func parse(text []byte) (v any, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err = d.Decode(&v); err == nil && d.More() {
+		err = errors.New("something follows")
+	}
+	return v, err
 }
 
 // line writes a value as JSON on one line.

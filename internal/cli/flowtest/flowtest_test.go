@@ -81,6 +81,29 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestCompare_Digits: numbers are compared by what they are, and large ones digit for digit.
+func TestCompare_Digits(t *testing.T) {
+	t.Parallel()
+	calls := []flowtest.Call{{Call: "PUT /a", Body: []byte(`{"n":12345678901234567890,"price":10.50,"one":1}`)}}
+	for body, same := range map[string]bool{
+		"{n: 12345678901234567890, price: 10.5, one: 1.0}": true,
+		"{n: 12345678901234567890, price: 10.50, one: 1}":  true,
+		"{n: 12345678901234567891, price: 10.5, one: 1}":   false,
+	} {
+		test, err := read(t, "flow: a\nrows: [{id: 12345678901234567891, price: 10.50}]\nexpect: {calls: [{call: PUT /a, body: "+
+			body+"}]}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := test.Compare(calls, nil); len(got) == 0 != same {
+			t.Errorf("%s: %v", body, got)
+		}
+		if rows, err := test.Records(); string(rows) != `{"id":12345678901234567891,"price":10.50}`+"\n" {
+			t.Errorf("the rows are %s, %v", rows, err)
+		}
+	}
+}
+
 // TestReceiver: the first answer that fits counts until it is used up; a call without one gets its own body.
 func TestReceiver(t *testing.T) {
 	t.Parallel()

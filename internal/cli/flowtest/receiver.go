@@ -2,7 +2,6 @@ package flowtest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,8 +31,8 @@ func (c Call) String() string {
 
 // value is the body: JSON as such, else a text.
 func (c Call) value() any {
-	var v any
-	if json.Unmarshal(c.Body, &v) != nil {
+	v, err := parse(c.Body)
+	if err != nil {
 		return string(c.Body)
 	}
 	return v
