@@ -19,6 +19,8 @@ import (
 const (
 	// askLease is how long an attempt to get tokens counts as alive: longer than one may take and be written down.
 	askLease = 20 * time.Second
+	// askTimeout bounds the request to the issuer, however long its turn was waited for.
+	askTimeout = 10 * time.Second
 	// askEvery is how often a process looks whether another one has got tokens.
 	askEvery = 50 * time.Millisecond
 )
@@ -51,8 +53,9 @@ func (s *Service) share(orgID, id uuid.UUID, version int64) provider.Share {
 			switch {
 			case err != nil:
 				return provider.Tokens{}, err
-			case t.old: // a copy that this process holds a little longer; what it gets is not stored
-				return ask(ctx, "")
+			case t.old: // the next call carries what came with the rotation
+				s.held.drop(orgID, id)
+				return provider.Tokens{}, fmt.Errorf("credential %s was rotated: %w", id, provider.ErrNotTried)
 			case t.mine:
 				return s.askIn(ctx, t, ask)
 			case t.tokens.Access != "":
@@ -155,8 +158,11 @@ func (s *Service) storedTokens(ctx context.Context, q db.DBTX, orgID, id uuid.UU
 // askIn asks the issuer in this process's turn, and writes down what came of it before anybody uses it.
 func (s *Service) askIn(ctx context.Context, t turn, ask func(context.Context,
 	string) (provider.Tokens, error)) (provider.Tokens, error) {
-	got, asked := ask(ctx, t.refresh)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	// A request that is cut off may have used the refresh token up: whoever waits may go, the request may not.
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+	got, asked := ask(asking, t.refresh)
+	cancel()
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	if asked != nil {
 		return provider.Tokens{}, s.failTurn(ctx, t, asked)

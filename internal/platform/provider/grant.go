@@ -36,7 +36,7 @@ type Tokens struct {
 	Access, Refresh string
 	// Fields are the other texts of the answer.
 	Fields map[string]string
-	// Life is how long Access is good from now on.
+	// Life is how long Access may be used from now on, a little less than its issuer says.
 	Life time.Duration
 	// Generation counts the tokens that a credential had; 0 for those that are not stored.
 	Generation int64
@@ -279,7 +279,7 @@ func newClient(spec Spec, own *clientTLS) (secret, error) {
 		}
 		t := &token{
 			value: got.Access, fields: got.Fields, generation: got.Generation, mask: newMask(got.Access),
-			until: s.now().Add(got.Life - min(tokenEarly, got.Life/10)),
+			until: s.now().Add(got.Life),
 		}
 		t.proven.Store(got.Shared)
 		return t, nil

@@ -241,6 +241,7 @@ func readTokens(ans *Answer) (Tokens, error) {
 	if given := doc.Get("expires_in"); given.Exists() {
 		life = time.Duration(min(max(given.Int(), 0), 86400)) * time.Second
 	}
+	life -= min(tokenEarly, life/10)
 	return Tokens{Access: value.Str, Refresh: doc.Get("refresh_token").String(), Fields: textsOf(doc), Life: life}, nil
 }
 
