@@ -96,7 +96,8 @@ func (a *Answer) Exchange(r *Request) Exchange {
 	if a.step != nil {
 		r = a.step.request
 	}
-	out := Exchange{Method: r.Method, URL: a.hide(shownURL(r.URL)), FailedAt: a.FailedAt}
+	address := a.hide(shownURL(r.URL)) // as a whole: of a secret that is cut, nobody knows that it is one
+	out := Exchange{Method: r.Method, URL: address[:min(len(address), maxURL)], FailedAt: a.FailedAt}
 	var head []byte
 	for _, part := range r.Body {
 		if head = append(head, part[:min(len(part), maskedHead-len(head))]...); len(head) == maskedHead {
@@ -129,7 +130,7 @@ func (a *Answer) hide(text string) string {
 // secretWords are parts of the names of query parameters that hold secrets.
 var secretWords = []string{"key", "token", "secret", "passw", "signature", "auth", "credential", "session"}
 
-// shownURL is an address without user, and without the values of parameters that are secret by their names.
+// shownURL is an address in ASCII without user, and without the values of parameters that are secret by their names.
 func shownURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -147,8 +148,7 @@ func shownURL(text string) string {
 		}
 		u.RawQuery = strings.Join(pairs, "&")
 	}
-	out := u.String()
-	return out[:min(len(out), maxURL)] // it is ASCII
+	return u.String()
 }
 
 // shownWords are parts of the names of headers that are kept, shownNames whole names.

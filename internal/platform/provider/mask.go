@@ -85,7 +85,9 @@ func formsOf(v string) []string {
 	out := []string{v, html.EscapeString(v), hex.EncodeToString([]byte(v)),
 		strings.ToUpper(hex.EncodeToString([]byte(v)))}
 	query := url.QueryEscape(v)
-	for _, escaped := range []string{query, url.PathEscape(v), strings.ReplaceAll(query, "+", "%20")} {
+	component := strings.ReplaceAll(query, "+", "%20")
+	for _, escaped := range []string{query, url.PathEscape(v), component, inScripts.Replace(component),
+		inForms.Replace(query), strings.ReplaceAll(component, "%2F", "/")} {
 		out = append(out, escaped, lowerEscapes(escaped))
 	}
 	for _, htmlToo := range []bool{true, false} {
@@ -94,12 +96,35 @@ func formsOf(v string) []string {
 			out = append(out, t, strings.ReplaceAll(t, "/", `\/`))
 		}
 	}
+	out = append(out, inNet(v))
 	for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for before := range 3 {
 			out = append(out, inBase64(alphabet, v, before))
 		}
 	}
 	return out
+}
+
+// inScripts and inForms leave, and escape, what the functions of JavaScript and Java do, which differ from Go's.
+var (
+	inScripts = strings.NewReplacer("%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*")
+	inForms   = strings.NewReplacer("%2A", "*", "~", "%7E")
+)
+
+// inNet is a text as .NET writes it in JSON: what HTML gives a meaning to, and what is not ASCII, as \u and capitals.
+func inNet(v string) string {
+	var b strings.Builder
+	for _, unit := range utf16.Encode([]rune(v)) {
+		switch {
+		case unit == '\\':
+			b.WriteString(`\\`)
+		case unit < ' ' || unit > '~' || strings.ContainsRune("\"&'+<>`", rune(unit)):
+			fmt.Fprintf(&b, `\u%04X`, unit)
+		default:
+			b.WriteByte(byte(unit))
+		}
+	}
+	return b.String()
 }
 
 // inBase64 is what a text becomes within a longer one, so many bytes after a multiple of three: what hangs on its

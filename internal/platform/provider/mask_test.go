@@ -34,7 +34,7 @@ func TestMask(t *testing.T) {
 		return string(out)
 	}
 	for range 2000 {
-		alphabet := []string{"abcXYZ019", "0123456789", `a"\/<&>+ %:;='~`, "äß€😀z"}[r.IntN(4)]
+		alphabet := []string{"abcXYZ019", "0123456789", `a"\/<&>+ %:;='~!()*`, "äß€😀z"}[r.IntN(4)]
 		v := text(alphabet, shortestMasked, 90)
 		before, after := text("[]-! ,", 0, 9), text("[]-! ,", 0, 9)
 		m := newMask(v)
@@ -63,6 +63,27 @@ var encodings = map[string]func(string) string{
 	"base64 of addresses": func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) },
 	"query":               url.QueryEscape,
 	"path":                url.PathEscape,
+	"component": func(s string) string {
+		s = strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
+		for _, c := range "!'()*" {
+			s = strings.ReplaceAll(s, fmt.Sprintf("%%%02X", c), string(c))
+		}
+		return s
+	},
+	"form": func(s string) string {
+		return strings.ReplaceAll(strings.ReplaceAll(url.QueryEscape(s), "%2A", "*"), "~", "%7E")
+	},
+	"quoted": func(s string) string {
+		return strings.ReplaceAll(strings.ReplaceAll(url.QueryEscape(s), "+", "%20"), "%2F", "/")
+	},
+	"JSON of .NET": func(s string) string {
+		text, _ := json.Marshal(s)
+		out := strings.NewReplacer(`\"`, `\u0022`, "+", `\u002B`, "'", `\u0027`, "`", `\u0060`, `\u003c`, `\u003C`,
+			`\u003e`, `\u003E`).Replace(inASCII(string(text[1 : len(text)-1])))
+		return regexp.MustCompile(`\\u[0-9a-f]{4}`).ReplaceAllStringFunc(out, func(s string) string {
+			return `\u` + strings.ToUpper(s[2:])
+		})
+	},
 	"query in small letters": func(s string) string {
 		return regexp.MustCompile("%[0-9A-F]{2}").ReplaceAllStringFunc(url.QueryEscape(s), strings.ToLower)
 	},
