@@ -163,7 +163,9 @@ WITH sets AS (
 SELECT count(*) FROM sets;
 
 -- name: DeletionBegin :exec
-INSERT INTO flow.deletion (org_id) VALUES (@org_id) ON CONFLICT (org_id) DO NOTHING;
+-- An organization that went to another cell and came back has the receipt of what was deleted here before.
+INSERT INTO flow.deletion (org_id) VALUES (@org_id)
+ON CONFLICT (org_id) DO UPDATE SET begun_at = excluded.begun_at, ended_at = NULL, rows = excluded.rows;
 
 -- name: DeletionGet :one
 SELECT * FROM flow.deletion WHERE org_id = @org_id;
@@ -221,14 +223,24 @@ WHERE s.org_id = @org_id AND NOT EXISTS (SELECT FROM flow.erasure e WHERE e.batc
 LIMIT @max_rows;
 
 -- name: OrgBudgetsErase :exec
--- What is counted of Domains that are of this organization alone: their names have its id, or flow.domain says so.
-WITH own AS (
-    SELECT b.domain FROM flow.budget b WHERE strpos(b.domain, (@org_id::uuid)::text) > 0
+-- What is counted of Domains that are of this organization alone: their names have its id or its mark
+-- (dispatch.orgMark), or flow.domain says so.
+WITH org AS (
+    SELECT (@org_id::uuid)::text AS id,
+        translate(encode(substr(sha256(uuid_send(@org_id::uuid)), 1, 9), 'base64'), '+/', '-_') AS mark
+), own AS (
+    SELECT b.domain FROM flow.budget b, org o
+    WHERE starts_with(b.domain, 'credential:' || o.id || ':') OR starts_with(b.domain, 'host:' || o.mark || ':')
+        OR b.domain = 'organization:' || o.mark
     UNION SELECT d.tenancy_id FROM flow.domain d WHERE d.org_id = @org_id
 ), ledgers AS (
     DELETE FROM flow.ledger l USING own o WHERE l.domain = o.domain
 ), cells AS (
     DELETE FROM flow.rolling r USING own o WHERE r.domain = o.domain
+), limits AS (
+    DELETE FROM flow.domain_limit l USING own o WHERE l.tenancy_id = o.domain
+), backoffs AS (
+    DELETE FROM flow.pause p USING own o WHERE p.org_id IS NULL AND p.domain = o.domain
 )
 DELETE FROM flow.budget b USING own o WHERE b.domain = o.domain;
 

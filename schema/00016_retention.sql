@@ -17,12 +17,13 @@ CREATE FUNCTION flow.kept_since(org uuid, kind text, most_seconds float8) RETURN
 $$;
 
 CREATE FUNCTION flow.first_id(since timestamptz) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
-    SELECT (lpad(to_hex((extract(epoch FROM since) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
+    SELECT (lpad(to_hex(greatest((extract(epoch FROM since) * 1000)::bigint, 0)), 12, '0') || repeat('0', 20))::uuid
 $$;
 COMMENT ON FUNCTION flow.kept_since(uuid, text, double precision) IS
     'What of this kind an organization had before this time goes; null where all is kept. most_seconds: how long the '
     'operator keeps it, 0 for good.';
-COMMENT ON FUNCTION flow.first_id(timestamptz) IS 'The least id (UUIDv7) that may have been made at a time.';
+COMMENT ON FUNCTION flow.first_id(timestamptz) IS
+    'The least id (UUIDv7) that may have been made at a time; no id is of a time before 1970.';
 
 -- One with calls under way, or with outcomes that a person has to decide, is not over however old it is.
 CREATE FUNCTION flow.batch_is_old(c flow.batch_count, since timestamptz) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$

@@ -149,9 +149,11 @@ func (q *Queries) BatchesOld(ctx context.Context, db DBTX, arg BatchesOldParams)
 }
 
 const deletionBegin = `-- name: DeletionBegin :exec
-INSERT INTO flow.deletion (org_id) VALUES ($1) ON CONFLICT (org_id) DO NOTHING
+INSERT INTO flow.deletion (org_id) VALUES ($1)
+ON CONFLICT (org_id) DO UPDATE SET begun_at = excluded.begun_at, ended_at = NULL, rows = excluded.rows
 `
 
+// An organization that went to another cell and came back has the receipt of what was deleted here before.
 func (q *Queries) DeletionBegin(ctx context.Context, db DBTX, orgID uuid.UUID) error {
 	_, err := db.Exec(ctx, deletionBegin, orgID)
 	return err
@@ -381,18 +383,28 @@ func (q *Queries) OrgBatchesOpen(ctx context.Context, db DBTX, arg OrgBatchesOpe
 }
 
 const orgBudgetsErase = `-- name: OrgBudgetsErase :exec
-WITH own AS (
-    SELECT b.domain FROM flow.budget b WHERE strpos(b.domain, ($1::uuid)::text) > 0
+WITH org AS (
+    SELECT ($1::uuid)::text AS id,
+        translate(encode(substr(sha256(uuid_send($1::uuid)), 1, 9), 'base64'), '+/', '-_') AS mark
+), own AS (
+    SELECT b.domain FROM flow.budget b, org o
+    WHERE starts_with(b.domain, 'credential:' || o.id || ':') OR starts_with(b.domain, 'host:' || o.mark || ':')
+        OR b.domain = 'organization:' || o.mark
     UNION SELECT d.tenancy_id FROM flow.domain d WHERE d.org_id = $1
 ), ledgers AS (
     DELETE FROM flow.ledger l USING own o WHERE l.domain = o.domain
 ), cells AS (
     DELETE FROM flow.rolling r USING own o WHERE r.domain = o.domain
+), limits AS (
+    DELETE FROM flow.domain_limit l USING own o WHERE l.tenancy_id = o.domain
+), backoffs AS (
+    DELETE FROM flow.pause p USING own o WHERE p.org_id IS NULL AND p.domain = o.domain
 )
 DELETE FROM flow.budget b USING own o WHERE b.domain = o.domain
 `
 
-// What is counted of Domains that are of this organization alone: their names have its id, or flow.domain says so.
+// What is counted of Domains that are of this organization alone: their names have its id or its mark
+// (dispatch.orgMark), or flow.domain says so.
 func (q *Queries) OrgBudgetsErase(ctx context.Context, db DBTX, orgID uuid.UUID) error {
 	_, err := db.Exec(ctx, orgBudgetsErase, orgID)
 	return err

@@ -61,6 +61,14 @@ func TestOrganization_Delete(t *testing.T) {
 	s.restart(true)
 	s.await(s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(3000)))))
 	s.await(s.trigger(s.define(transformSteps), oneRecord))
+	// An account that it has named, whose limits were read, and a host that it alone has called.
+	named := s.made("/tenants", `{"platform_id":"dialer","label":"Sandbox"}`)
+	s.Do(http.MethodPost, "/credentials", dialerCredential("88/ann", "tenancy_id", named)).Want(http.StatusCreated)
+	s.Do(http.MethodPost, "/platforms/dialer/domains/"+named+"/refresh-limits", nil).Want(http.StatusOK)
+	require.Positive(t, s.count("flow.domain_limit WHERE tenancy_id = $1", named))
+	s.await(s.trigger(s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request",`+
+		`"params":{"url":"http://127.0.0.1:9/only","method":"GET"}}]}]`), oneRecord))
+	require.Equal(t, 1, s.count("flow.budget WHERE domain LIKE 'host:%:127.0.0.1:9'"))
 	release := s.hold("/calls")
 	under := s.trigger(s.define(`[{"id":"s","tasks":[{"id":"dial","action_id":"dialer__api__dial","credential_id":"CRED","params":{"number":"+420111111111","campaign":"c"}}]}]`), oneRecord)
 	s.until(under, func(b map[string]any) bool { return counted(b)["started"] == 1 })
@@ -90,7 +98,8 @@ func TestOrganization_Delete(t *testing.T) {
 	}
 	maps.DeleteFunc(left, outlasts)
 	assert.Empty(t, left)
-	for _, what := range []string{s.credential, under, needle, "Acme"} {
+	assert.Zero(t, s.count("flow.budget WHERE domain LIKE 'host:%:127.0.0.1:9'"))
+	for _, what := range []string{s.credential, under, needle, "Acme", named} {
 		rows := s.mentions(what)
 		maps.DeleteFunc(rows, outlasts)
 		assert.Empty(t, rows, what)

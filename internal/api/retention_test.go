@@ -178,3 +178,17 @@ func TestRecordSet_DeleteLarge(t *testing.T) {
 	s.aDayLater(1)
 	assert.Empty(t, s.leftOf(set, set))
 }
+
+// TestRetention_FirstID: what is kept for longer than there are ids has none that is old.
+func TestRetention_FirstID(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	for at, want := range map[string]string{
+		"1925-01-01T00:00:00Z": "00000000-0000-0000-0000-000000000000",
+		"1970-01-01T00:00:01Z": "00000000-03e8-0000-0000-000000000000",
+	} {
+		var first string
+		s.scan("SELECT flow.first_id($1::text::timestamptz)::text", &first, at)
+		assert.Equal(t, want, first, at)
+	}
+}

@@ -58,19 +58,27 @@ func (c *orgDelete) Run(ctx context.Context, p *process) error {
 		return err
 	}
 	facts := deletionFacts{OrgID: d.OrgID, BegunAt: d.BegunAt, EndedAt: d.EndedAt, Rows: d.Rows}
-	return c.print(p, facts, func(w io.Writer) { c.receipt(w, &d) })
+	if err := c.print(p, facts, func(w io.Writer) { c.receipt(w, &d) }); err != nil {
+		return err
+	}
+	if d.EndedAt == nil && c.Wait > 0 {
+		return unwellError{fmt.Errorf("the deletion was not over after %s", c.Wait)}
+	}
+	return nil
 }
 
 func (c *orgDelete) begin(ctx context.Context, p *process, pool *pgxpool.Pool, id uuid.UUID) error {
-	if d, err := db.New().DeletionGet(ctx, pool, id); err == nil && d.EndedAt != nil {
-		return nil
-	}
 	org, err := db.New().OrgGet(ctx, pool, id)
 	switch {
 	case pg.IsNoRows(err):
-		return noOrg(id)
+		if _, err := db.New().DeletionGet(ctx, pool, id); err != nil {
+			return noOrg(id)
+		}
+		return nil
 	case err != nil:
 		return fmt.Errorf("read the organization: %w", err)
+	case org.Status == "deleted":
+		return nil
 	case org.Name != c.Name:
 		return fmt.Errorf("organization %s is called %q and not %q: nothing was deleted", id, org.Name, c.Name)
 	}

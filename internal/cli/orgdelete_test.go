@@ -34,6 +34,9 @@ func TestOrg_Delete(t *testing.T) {
 		EndedAt *time.Time `json:"ended_at"`
 		Rows    map[string]int
 	}
+	if code, text := fails(t, s.env, "org", "delete", "--org", id, "--name", name, "--wait", "1ns"); code != 7 {
+		t.Errorf("it was over at once: %d %s", code, text)
+	}
 	output(t, s.env, &d, "org", "delete", "--org", id, "--name", name, "--wait", "0")
 	if list(); d.EndedAt != nil || orgs[0].Status != "deleting" {
 		t.Errorf("at once: %+v, %+v", d, orgs)
