@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -43,7 +44,7 @@ func (m *Mover) clear(ctx context.Context) error {
 		// Conditions look at other tables: what is found by them is known before anything goes.
 		for _, t := range tables {
 			_, err := tx.Exec(ctx, "CREATE TEMP TABLE going_"+t.name+" ON COMMIT DROP AS SELECT ctid AS row FROM flow."+
-				t.name+" WHERE "+t.own())
+				t.name+" WHERE "+t.where)
 			if err != nil {
 				return fmt.Errorf("look for rows of the table %s: %w", t.name, err)
 			}
@@ -59,14 +60,6 @@ func (m *Mover) clear(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// own finds the rows that came with the organization. Hosts are called by others, too.
-func (t table) own() string {
-	if column := shared[t.name]; column != "" {
-		return t.where + " AND " + column + " NOT LIKE 'host:%'"
-	}
-	return t.where
 }
 
 // giveBack has the organization go on here.
@@ -109,51 +102,96 @@ func (m *Mover) check(ctx context.Context) error {
 	if err := pg.CheckSchema(ctx, m.To); err != nil {
 		return fmt.Errorf("the other cell: %w", err)
 	}
-	for _, refusal := range refusals {
-		db := pg.DB(m.From)
-		if refusal.there {
-			db = m.To
-		}
-		rows, err := db.Query(ctx, m.sql(refusal.query))
-		var found []string
-		if err == nil {
-			found, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		}
-		if err != nil {
-			return fmt.Errorf("look whether the organization can be moved: %w", err)
-		}
-		if refusal.there {
-			if copied, err := m.copied(ctx); err != nil || copied {
-				return err
-			}
-		}
-		if len(found) > 0 {
-			return fmt.Errorf(refusal.say, strings.Join(found, ", "))
-		}
+	if copied, err := m.copied(ctx); err != nil || copied {
+		return err
 	}
-	return m.sameAccounts(ctx)
+	if err := m.unless(ctx, m.To, known); err != nil {
+		return err
+	}
+	return m.refused(ctx, m.From)
 }
 
-// refusals say what keeps an organization where it is.
-var refusals = []struct {
-	there      bool
-	query, say string
-}{
-	{false, `SELECT DISTINCT o.tenancy_id FROM flow.tenant t JOIN flow.tenant o USING (tenancy_id)
+// refused refuses an organization that has what does not move, as a connection to its cell sees it.
+func (m *Mover) refused(ctx context.Context, from pg.DB) error {
+	for _, r := range refusals {
+		if err := m.unless(ctx, from, r); err != nil {
+			return err
+		}
+	}
+	if err := m.unlost(ctx, from); err != nil {
+		return err
+	}
+	return m.sameAccounts(ctx, from)
+}
+
+// unless fails with what a refusal says where its query finds anything.
+func (m *Mover) unless(ctx context.Context, db pg.DB, r refusal) error {
+	rows, err := db.Query(ctx, m.sql(r.query))
+	var found []string
+	if err == nil {
+		found, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		return fmt.Errorf("look whether the organization can be moved: %w", err)
+	}
+	if len(found) > 0 {
+		return fmt.Errorf(r.say, strings.Join(found, ", "))
+	}
+	return nil
+}
+
+// unlost refuses an organization of which something began before a restore of either cell was confirmed. What the
+// cell that was restored lost may have been sent; only that cell knows, and each takes its own loss for that of all it
+// has.
+func (m *Mover) unlost(ctx context.Context, from pg.DB) error {
+	const last = "SELECT max(confirmed_at) FROM flow.identity WHERE lost_since IS NOT NULL"
+	var here, there *time.Time
+	err := errors.Join(from.QueryRow(ctx, last).Scan(&here), m.To.QueryRow(ctx, last).Scan(&there))
+	var open int64
+	if err == nil && (here != nil || there != nil) {
+		err = from.QueryRow(ctx, m.sql(`WITH lost AS (
+    SELECT flow.first_id(greatest($1::timestamptz, $2::timestamptz) + interval '1 millisecond') AS least
+) SELECT (SELECT count(*) FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id, lost
+        WHERE b.org_id = ORG AND c.status IN ('queued', 'running', 'paused')
+            AND least(b.id, coalesce(b.root_id, b.id)) < lost.least)
+    + (SELECT count(*) FROM flow.webhook_delivery d, lost
+        WHERE d.org_id = ORG AND d.next_at IS NOT NULL AND d.id < lost.least)
+    + (SELECT count(*) FROM flow.event_delivery d, lost
+        WHERE d.org_id = ORG AND least(d.event_id, d.root_id) < lost.least)`), here, there).Scan(&open)
+	}
+	if err != nil {
+		return fmt.Errorf("look for what a restore has lost: %w", err)
+	}
+	if open > 0 {
+		return fmt.Errorf("a restore of one of the cells has lost what was sent before it, and %d batches, messages "+
+			"or events of the organization began before: only the cell that knows of it takes care that nothing is sent "+
+			"twice; move the organization when they are over", open)
+	}
+	return nil
+}
+
+// refusal is what keeps an organization where it is: what a query finds, and what is said of that.
+type refusal struct{ query, say string }
+
+// known is that of the other cell.
+var known = refusal{"SELECT status FROM flow.organization WHERE id = ORG",
+	"the other cell knows the organization, as %s: it was there before; wait until its audit log has gone"}
+
+// refusals are those of its own cell.
+var refusals = []refusal{
+	{`SELECT DISTINCT o.tenancy_id FROM flow.tenant t JOIN flow.tenant o USING (tenancy_id)
 WHERE t.org_id = ORG AND o.org_id <> ORG LIMIT 10`, "other organizations use provider accounts of it, " +
 		"and share their limits, which one cell has to count: %s; have each use its own account first"},
-	{false, `SELECT DISTINCT o.tenancy_id FROM flow.credential t JOIN flow.credential o USING (tenancy_id)
+	{`SELECT DISTINCT o.tenancy_id FROM flow.credential t JOIN flow.credential o USING (tenancy_id)
 WHERE t.org_id = ORG AND o.org_id <> ORG LIMIT 10`, "credentials of other organizations are of provider accounts " +
 		"of it: %s; have each use its own account first"},
-	{false, "SELECT count(*)::text FROM flow.blob WHERE org_id = ORG HAVING count(*) > 0",
+	{"SELECT count(*)::text FROM flow.blob WHERE org_id = ORG HAVING count(*) > 0",
 		"it has %s large bodies in a store (--blob-url), which do not move: wait until they are gone, or keep it here"},
-	{true, "SELECT status FROM flow.organization WHERE id = ORG",
-		"the other cell knows the organization, as %s: it was there before; wait until its audit log has gone"},
 }
 
 // sameAccounts refuses an organization whose provider accounts organizations of the other cell use.
-func (m *Mover) sameAccounts(ctx context.Context) error {
-	rows, err := m.from.Query(ctx, m.sql("SELECT tenancy_id FROM flow.tenant WHERE org_id = ORG"))
+func (m *Mover) sameAccounts(ctx context.Context, from pg.DB) error {
+	rows, err := from.Query(ctx, m.sql("SELECT tenancy_id FROM flow.tenant WHERE org_id = ORG"))
 	var own []string
 	if err == nil {
 		own, err = pgx.CollectRows(rows, pgx.RowTo[string])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,10 +17,10 @@ const asText = "SET LOCAL TimeZone TO 'UTC'; SET LOCAL DateStyle TO 'ISO'; SET L
 	"SET LOCAL extra_float_digits TO 1; SET LOCAL bytea_output TO 'hex'; SET LOCAL statement_timeout TO 0; " +
 	"SET LOCAL idle_in_transaction_session_timeout TO 0"
 
-// copyRows copies the rows of one table from a snapshot into a transaction of the other cell. They come by way of a
-// temporary table, since COPY refuses a table with row-level security.
-func (t table) copyRows(ctx context.Context, from, to pgx.Tx) error {
-	into := "arriving_" + t.name
+// bring copies the rows of one table from a snapshot into a temporary table of the other cell, where they wait for
+// arrive: COPY refuses a table with row-level security.
+func (t table) bring(ctx context.Context, from, to pgx.Tx) error {
+	into := t.arriving()
 	_, err := to.Exec(ctx, "CREATE TEMP TABLE "+into+" ON COMMIT DROP AS SELECT "+t.columns+" FROM flow."+t.name+
 		" WITH NO DATA")
 	if err != nil {
@@ -38,16 +39,31 @@ func (t table) copyRows(ctx context.Context, from, to pgx.Tx) error {
 	if out := <-sent; out != nil && err == nil {
 		err = out
 	}
-	if err == nil {
-		insert := "INSERT INTO flow." + t.name + " (" + t.columns + ") OVERRIDING SYSTEM VALUE SELECT " + t.columns +
-			" FROM " + into
-		if shared[t.name] != "" || t.name == auditLog {
-			insert += " ON CONFLICT DO NOTHING"
-		}
-		_, err = to.Exec(ctx, insert)
-	}
 	if err != nil {
 		return fmt.Errorf("copy the table %s: %w", t.name, err)
+	}
+	return nil
+}
+
+func (t table) arriving() string { return "arriving_" + t.name }
+
+// arrive puts what was brought where it belongs. What the other cell has of the time when the organization was there
+// before is out of date.
+func (t table) arrive(ctx context.Context, to pgx.Tx) error {
+	insert := "INSERT INTO flow." + t.name + " (" + t.columns + ") OVERRIDING SYSTEM VALUE SELECT " + t.columns +
+		" FROM " + t.arriving()
+	switch {
+	case shared[t.name]:
+		var newer []string
+		for _, column := range strings.Split(t.columns, ", ") {
+			newer = append(newer, column+" = excluded."+column)
+		}
+		insert += " ON CONFLICT ON CONSTRAINT " + t.name + "_pkey DO UPDATE SET " + strings.Join(newer, ", ")
+	case t.name == auditLog:
+		insert += " ON CONFLICT DO NOTHING"
+	}
+	if _, err := to.Exec(ctx, insert); err != nil {
+		return fmt.Errorf("write the table %s: %w", t.name, err)
 	}
 	return nil
 }
@@ -63,6 +79,9 @@ func (m *Mover) copyAll(ctx context.Context) error {
 	if _, err := from.Exec(ctx, asText); err != nil {
 		return fmt.Errorf("begin to read: %w", err)
 	}
+	if err := m.refused(ctx, from); err != nil { // it may have changed since it was looked at first
+		return err
+	}
 	tables, err := tablesOf(ctx, from, m.OrgID)
 	if err != nil {
 		return err
@@ -71,8 +90,19 @@ func (m *Mover) copyAll(ctx context.Context) error {
 		if _, err := to.Exec(ctx, asText); err != nil {
 			return fmt.Errorf("begin to write: %w", err)
 		}
+		if err := m.forgetBackoffs(ctx, from, to); err != nil {
+			return err
+		}
 		for _, t := range tables {
-			if err := t.copyRows(ctx, from, to); err != nil {
+			if err := t.bring(ctx, from, to); err != nil {
+				return err
+			}
+		}
+		if err := renumber(ctx, to); err != nil {
+			return err
+		}
+		for _, t := range tables {
+			if err := t.arrive(ctx, to); err != nil {
 				return err
 			}
 		}
@@ -83,6 +113,23 @@ func (m *Mover) copyAll(ctx context.Context) error {
 		}
 		return m.noteCopied(ctx, from, to)
 	})
+}
+
+// forgetBackoffs ends what the other cell knew of backoffs of the organization's accounts when it was there before:
+// nobody has looked at them since.
+func (m *Mover) forgetBackoffs(ctx context.Context, from, to pgx.Tx) error {
+	rows, err := from.Query(ctx, m.sql("SELECT * FROM "+domains+" d"))
+	var own []string
+	if err == nil {
+		own, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err == nil {
+		_, err = to.Exec(ctx, "DELETE FROM flow.pause WHERE org_id IS NULL AND domain = ANY($1)", own)
+	}
+	if err != nil {
+		return fmt.Errorf("forget earlier backoffs: %w", err)
+	}
+	return nil
 }
 
 // compare fails where the two sides differ.
@@ -96,7 +143,7 @@ func (t table) compare(ctx context.Context, from, to pgx.Tx) error {
 		return err
 	}
 	same := one == other
-	if shared[t.name] != "" {
+	if shared[t.name] {
 		same = other.Rows >= one.Rows
 	}
 	if !same {

@@ -276,7 +276,8 @@ func (m *Mover) open(ctx context.Context) error {
 	if err := m.copyAudit(ctx); err != nil {
 		return err
 	}
-	_, err = m.To.Exec(ctx, `WITH due AS (
+	err = pg.InTx(ctx, m.To, func(ctx context.Context, tx pgx.Tx) error {
+		opened, err := tx.Exec(ctx, `WITH due AS (
     INSERT INTO flow.due (kind, key, due_at, lease_seconds)
     SELECT d.kind, d.key, d.due_at, d.lease_seconds FROM flow.move m,
         json_to_recordset(m.due) d (kind text, key text, due_at timestamptz, lease_seconds float8)
@@ -284,6 +285,12 @@ func (m *Mover) open(ctx context.Context) error {
 )
 UPDATE flow.organization SET status = (SELECT was_status FROM flow.move WHERE org_id = $1)
 WHERE id = $1 AND status = 'moving'`, m.OrgID)
+		if err != nil || opened.RowsAffected() == 0 {
+			return err //nolint:wrapcheck // below
+		}
+		_, err = m.ToPauses.PauseNew(ctx, tx, m.OrgID) // everything may be paused there
+		return err                                     //nolint:wrapcheck // below
+	})
 	if err != nil {
 		return fmt.Errorf("open the organization in the other cell: %w", err)
 	}
@@ -315,7 +322,10 @@ WHERE attrelid = 'flow.audit_log'::regclass AND attnum > 0 AND NOT attisdropped`
 		if err != nil {
 			return fmt.Errorf("read the columns of the audit log: %w", err)
 		}
-		return t.copyRows(ctx, from, to)
+		if err := t.bring(ctx, from, to); err != nil {
+			return err
+		}
+		return t.arrive(ctx, to)
 	})
 }
 

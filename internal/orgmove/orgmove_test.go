@@ -47,13 +47,24 @@ type move struct {
 
 	ctx    context.Context //nolint:containedctx // of the test
 	tenant apitest.Tenant
+	// owner is the owner of the database that has it.
+	owner *pgxpool.Pool
 }
 
 func setup(t *testing.T) *move {
 	t.Helper()
+	return setupCells(t, 1, 2)
+}
+
+// setupCells makes the two of these numbers; the first one has the organization.
+func setupCells(t *testing.T, from, to int) *move {
+	t.Helper()
 	m := &move{ctx: t.Context()}
 	cell := func(n int) *pgxpool.Pool {
 		dsn, owner := pgtest.NewDatabase(t)
+		if n == from {
+			m.owner = owner
+		}
 		require.NoError(t, pg.SetCell(m.ctx, owner, n))
 		// Row-level security binds it, as it does whoever is no superuser.
 		pool, err := pg.Open(m.ctx, pgtest.RuntimeDSN(t, dsn), pg.Options{MaxConns: 3})
@@ -62,7 +73,7 @@ func setup(t *testing.T) *move {
 		return pool
 	}
 	log := slog.New(slog.DiscardHandler)
-	m.Mover = &Mover{From: cell(1), To: cell(2), URL: "https://cell2.example.com", WaitLimit: time.Second}
+	m.Mover = &Mover{From: cell(from), To: cell(to), URL: "https://cell2.example.com", WaitLimit: time.Second}
 	m.tenant = apitest.NewTenant(t, m.From, apitest.Accounts(t, m.From), "Acme")
 	m.OrgID = m.tenant.ID
 	var err error

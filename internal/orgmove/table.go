@@ -33,12 +33,13 @@ var found = map[string]string{
 	"element": ofBatches, "inherited": ofBatches, "kept_key": ofBatches, "exchange_batch": ofBatches,
 	"domain": "tenancy_id IN " + domains, "domain_limit": "tenancy_id IN " + domains,
 	"budget": "domain IN " + domains, "ledger": "domain IN " + domains, "rolling": "domain IN " + domains,
-	"pause": "(org_id = ORG OR org_id IS NULL AND domain IN " + domains + ")",
+	// Whether everything is paused is each cell's own.
+	"pause": "(org_id = ORG OR org_id IS NULL AND domain IN " + domains + ") " +
+		"AND (operator IS DISTINCT FROM 'everything' OR status <> 'active')",
 }
 
-// shared are tables of which the other cell may have some rows: it calls the same hosts.
-var shared = map[string]string{"domain": "tenancy_id", "domain_limit": "tenancy_id", "budget": "domain",
-	"ledger": "domain", "rolling": "domain"}
+// shared are tables of which the other cell may have some rows, of the time when the organization was there before.
+var shared = map[string]bool{"domain": true, "domain_limit": true, "budget": true, "ledger": true, "rolling": true}
 
 // auditLog goes by itself, again where that was cut off.
 const auditLog = "audit_log"
@@ -64,8 +65,9 @@ var apart = map[string]string{
 // table is one whose rows go.
 type table struct {
 	name string
-	// columns are those that are written, quoted; where finds the rows.
-	columns, where string
+	// columns are those that are written, quoted; same are those of them that stay as they are (see numbers), and where
+	// finds the rows.
+	columns, same, where string
 }
 
 // tablesOf lists the tables whose rows go, each behind those that it refers to. It fails for a table that nobody has
@@ -112,7 +114,8 @@ GROUP BY c.oid, c.relname ORDER BY c.relname`)
 				where = "org_id = ORG"
 			}
 			done[r.Name] = true
-			out = append(out, table{r.Name, r.Columns, strings.ReplaceAll(where, "ORG", "'"+orgID.String()+"'::uuid")})
+			out = append(out, table{r.Name, r.Columns, unnumbered(r.Name, r.Columns),
+				strings.ReplaceAll(where, "ORG", "'"+orgID.String()+"'::uuid")})
 		}
 	}
 	for _, r := range all {
@@ -130,7 +133,7 @@ type sum struct {
 }
 
 func (t table) sum(ctx context.Context, db pg.DB) (s sum, err error) {
-	err = db.QueryRow(ctx, "SELECT count(*), coalesce(sum(hashtextextended(ROW("+t.columns+
+	err = db.QueryRow(ctx, "SELECT count(*), coalesce(sum(hashtextextended(ROW("+t.same+
 		")::text, 0)::numeric), 0)::text FROM flow."+t.name+" WHERE "+t.where).Scan(&s.Rows, &s.Digest)
 	if err != nil {
 		return s, fmt.Errorf("sum up the table %s: %w", t.name, err)
