@@ -87,8 +87,8 @@ func (h batchHandler) meant(ctx context.Context, req *oas.BatchBulk,
 	f, orgID := &req.Filter, account.FromContext(ctx).OrgID
 	p, err := pageOf("bulk", orgID, oas.OptInt{}, oas.OptInt{}, req.Cursor, req.Action, "\x00",
 		fmt.Sprintf("%q", f.Ids), "\x00", f.Status.Value, "\x00",
-		f.DefinitionID, "\x00", f.ScheduleID, "\x00", f.TriggerType.Value, "\x00", f.CreatedAfter, "\x00",
-		f.CreatedBefore)
+		f.DefinitionID, "\x00", f.ScheduleID, "\x00", f.TriggerType.Value, "\x00",
+		created{after: f.CreatedAfter, before: f.CreatedBefore})
 	if err != nil {
 		return p, nil, err
 	}

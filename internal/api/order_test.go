@@ -91,6 +91,9 @@ func TestLists_Order(t *testing.T) {
 				slices.Reverse(even)
 				assert.Equal(t, even, ids(s.pages(all+"&order=desc&"+l.half, 2)))
 			}
+			kathmandu := time.FixedZone("", (5*60+45)*60)
+			far := url.QueryEscape(s.dbTime().Add(-time.Hour).In(kathmandu).Format(time.RFC3339Nano))
+			assert.Subset(t, ids(s.pages(l.path+"?created_after="+far, 1)), made, "an offset of less than an hour")
 			assert.Equal(t, made[:2], ids(s.pages(all+"&created_before="+at, 1)), "the end is not in the range")
 			assert.Equal(t, back[:4], ids(s.pages(l.path+"?order=desc&created_after="+at, 3)), "the beginning is")
 			assert.Empty(t, s.pages(l.path+"?created_after=2099-01-01T00:00:00Z", 5))

@@ -35,8 +35,8 @@ var (
 )
 
 // pageOf reads the parameters of a list. Every filter, and whatever else orders or selects, must be among filters, in a
-// fixed order: a cursor that was made under others is refused. Faults: Invalid for a bad cursor, Unprocessable for a
-// cursor beside a skip.
+// fixed order, as values of which fmt prints the same everywhere: a cursor that was made under others is refused.
+// Faults: Invalid for a bad cursor, Unprocessable for a cursor beside a skip.
 func pageOf(list string, orgID uuid.UUID, limit, skip oas.OptInt, cursor oas.OptString, filters ...any) (page, error) {
 	p := page{limit: limit.Or(50), skip: skip.Or(0), scope: fmt.Sprintf("%s %s %q", list, orgID,
 		fmt.Sprint(filters...))}
@@ -89,6 +89,17 @@ func (p page) afterID() (uuid.UUID, error) {
 type created struct {
 	order         oas.OptListOrder
 	after, before oas.OptDateTime
+}
+
+// String is the same for the same order and times, wherever and however the times are written.
+func (c created) String() string {
+	instant := func(t oas.OptDateTime) string {
+		if !t.Set {
+			return ""
+		}
+		return t.Value.UTC().Format(time.RFC3339Nano)
+	}
+	return fmt.Sprintf("%s %s..%s", c.order.Value, instant(c.after), instant(c.before))
 }
 
 // of is the range of the list, and the part of it that the page shows. It must be among the filters of pageOf.
