@@ -57,11 +57,19 @@ func NDJSON(r io.Reader) iter.Seq2[json.RawMessage, error] {
 	}
 }
 
-// CSV reads records of rows under a row of column names; every value is a string.
+// CSV reads records of rows under a row of column names, of which no two are the same; every value is a string. A byte
+// order mark in front is not part of the first name.
 func CSV(r io.Reader) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
-		rows := csv.NewReader(r)
+		text := bufio.NewReader(r)
+		if mark, _ := text.Peek(3); string(mark) == "\ufeff" {
+			_, _ = text.Discard(3)
+		}
+		rows := csv.NewReader(text)
 		names, err := rows.Read()
+		if twice := repeated(names); err == nil && twice != "" {
+			err = fmt.Errorf("two columns are called %q", twice)
+		}
 		for err == nil {
 			var row []string
 			if row, err = rows.Read(); err != nil {
@@ -80,6 +88,18 @@ func CSV(r io.Reader) iter.Seq2[json.RawMessage, error] {
 			yield(nil, fmt.Errorf("csv: %w", err))
 		}
 	}
+}
+
+// repeated is a name that stands twice; empty for none.
+func repeated(names []string) string {
+	seen := map[string]bool{}
+	for _, name := range names {
+		if seen[name] {
+			return name
+		}
+		seen[name] = true
+	}
+	return ""
 }
 
 // Upload stores records and seals their set, which a trigger can then use. A set whose upload fails is deleted.

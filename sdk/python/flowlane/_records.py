@@ -52,6 +52,8 @@ def _csv(file: Iterable[str]) -> Iterator[str]:
     """Rows under a row of column names; every value is a string."""
     rows = csv.reader(file, strict=True)
     names: list[str] = next(rows, [])
+    if len(set(names)) < len(names):
+        raise ValueError(f"two columns have one name: {', '.join(names)[:200]}")
     for row in rows:
         if not row:
             continue

@@ -108,6 +108,7 @@ class Readers(unittest.TestCase):
             ("ndjson", "{}\n[1]\n", "line 2 is no JSON object"),
             ("ndjson", "{", "line 1 is no JSON object"),
             ("csv", "a\n1\n1,2\n", "line 3: 2 values for 1 columns"),
+            ("csv", "a,b,a\n1,2,3\n", "two columns have one name: a, b, a"),
         ]:
             with self.subTest(text), self.assertRaisesRegex(ValueError, want):
                 list(texts(io.StringIO(text), format))  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ export async function* csv(body: ReadableStream<Uint8Array>): AsyncGenerator<Rec
     const values = row(text);
     if (!names) {
       names = values.map((name, i) => (i === 0 ? name.replace(/^\uFEFF/, '') : name));
+      if (new Set(names).size < names.length) throw new Error(`CSV: two columns have one name: ${text.slice(0, 200)}`);
       continue;
     }
     if (values.length !== names.length) throw new Error(`CSV: ${values.length} values for ${names.length} columns: ${text.slice(0, 200)}`);
