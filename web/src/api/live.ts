@@ -40,9 +40,18 @@ export function useChange<A>(change: (argument: A) => Promise<unknown>, done?: (
 /** Milliseconds until a list is read again: seldom where somebody has many pages of it open, because all of them are. */
 export const again = (pages: number, moves: boolean): number => (moves && pages < 2 ? moving : resting);
 
+/** Reads a page of a list: what follows a cursor. */
+type Read<T> = (page: { cursor?: string }) => Promise<{ items: T[]; next_cursor: string | null }>;
+
 /** Every item of a list, a page after the other. */
-export async function all<T>(list: (page: { cursor?: string }) => Promise<{ items: T[]; next_cursor: string | null }>): Promise<T[]> {
+export const all = async <T>(list: Read<T>): Promise<T[]> => (await upTo(Infinity, list)).items;
+
+/** The first items of a list, a page after the other, and whether that is the whole list. */
+export async function upTo<T>(most: number, list: Read<T>): Promise<{ items: T[]; whole: boolean }> {
   const found: T[] = [];
-  for await (const item of items(list)) found.push(item);
-  return found;
+  for await (const item of items(list)) {
+    if (found.length >= most) return { items: found, whole: false };
+    found.push(item);
+  }
+  return { items: found, whole: true };
 }

@@ -3,6 +3,7 @@ import { useNavigate } from '@tanstack/react-router';
 import { useEffect, useRef, useState, type KeyboardEvent } from 'react';
 
 import { flowlane } from '../api/client';
+import { all } from '../api/live';
 import { groups } from './places';
 
 interface Goal {
@@ -64,22 +65,23 @@ function useGoals(text: string): Goal[] {
     queryKey: ['palette'],
     queryFn: async ({ signal }) => {
       const [flows, batches] = await Promise.all([
-        flowlane.definitions.list({ query: { limit: 200 }, signal }), flowlane.batches.list({ query: { limit: 100, order: 'desc' }, signal }),
+        all((page) => flowlane.definitions.list({ query: { limit: 200, ...page }, signal })),
+        flowlane.batches.list({ query: { limit: 100, order: 'desc' }, signal }),
       ]);
-      return { flows: flows.items, batches: batches.items };
+      return { flows, batches: batches.items };
     },
   });
   const names = new Map(read.data?.flows.map((f) => [f.id, f.name]));
   const batch = (id: string, label: string): Goal =>
     ({ id: `go-${id}`, kind: `batch ${id}`, label, go: () => void navigate({ to: '/batches/$batchId', params: { batchId: id }, search: {} }) });
-  const all: Goal[] = [
+  const goals: Goal[] = [
     ...groups.flatMap((g) => g.places.map(({ to, label }) => ({ id: `go-${to}`, kind: g.name as string, label, go: () => void navigate({ to, search: {} }) }))),
     ...[...names].map(([id, label]) => (
       { id: `go-${id}`, kind: `flow ${id}`, label, go: () => void navigate({ to: '/flows/$flowId', params: { flowId: id }, search: {} }) }
     )),
     ...(read.data?.batches ?? []).map((b) => batch(b.id, names.get(b.definition_id) ?? 'a deleted flow')),
   ];
-  const fit = all.filter((g) => `${g.label} ${g.kind}`.toLowerCase().includes(text)).slice(0, 12);
+  const fit = goals.filter((g) => `${g.label} ${g.kind}`.toLowerCase().includes(text)).slice(0, 12);
   const whole = /^[0-9a-f-]{32,36}$/.test(text) && fit.length === 0;
   return whole ? [batch(text, 'The batch of this id')] : fit;
 }

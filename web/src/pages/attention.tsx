@@ -2,12 +2,14 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 
 import { ApiError, flowlane, type Dashboard } from '../api/client';
-import { useLive } from '../api/live';
+import { upTo, useLive } from '../api/live';
 import { ofAccounts, ofCredentials, ofHolds, ofSchedules, ofUnknown, ofWebhooks, type Attention as Item } from '../lib/attention';
 import { Empty, Failure, Loading, Status } from '../ui/parts';
 
 /** How many of a kind are looked at: each is a request. */
 const most = 20;
+/** How many of a kind are read whose list says enough. */
+const listed = 1000;
 const day = 86_400_000;
 const status = { failed: 'failed', unknown: 'unknown', partial: 'partially_failed', hold: 'paused' } as const;
 const word = { failed: 'failing', unknown: 'unknown', partial: 'look', hold: 'paused' } as const;
@@ -21,13 +23,16 @@ export function Attention({ dashboard }: { dashboard: Dashboard }) {
     queryFn: ({ signal }) => look(dashboard, signal),
     placeholderData: (before) => before,
   });
-  const items = [...ofUnknown(unknown.data?.total ?? 0), ...(rest.data ?? [])];
+  const items = [...ofUnknown(unknown.data?.total ?? 0), ...(rest.data?.items ?? [])];
   return (
     <section>
       <h2>Needs you</h2>
       {rest.error && <Failure error={rest.error} retry={() => void rest.refetch()} />}
       {rest.isPending && items.length === 0 && <Loading />}
-      {rest.data && items.length === 0 && <Empty>Nothing waits for anybody.</Empty>}
+      {rest.data?.whole && items.length === 0 && <Empty>Nothing waits for anybody.</Empty>}
+      {rest.data && !rest.data.whole && (
+        <p className="faint">Messages of webhooks, missed slots and accounts were looked at for the newest {most} of each; there are more.</p>
+      )}
       {items.length > 0 && (
         <ul className="cards">
           {items.map((i) => (
@@ -43,15 +48,17 @@ export function Attention({ dashboard }: { dashboard: Dashboard }) {
   );
 }
 
-/** Reads what may be wrong: of each kind some, the newest first. */
-async function look(dashboard: Dashboard, signal: AbortSignal): Promise<Item[]> {
+/** Reads what may be wrong. What takes a request for each is asked of the newest; whole says whether these are all. */
+async function look(dashboard: Dashboard, signal: AbortSignal): Promise<{ items: Item[]; whole: boolean }> {
   const since = new Date(Date.now() - day).toISOString();
   const [schedules, credentials, webhooks] = await Promise.all([
-    flowlane.schedules.list({ query: { limit: most, order: 'desc' }, signal }), flowlane.credentials.list({ query: { limit: 200 }, signal }),
+    upTo(listed, (page) => flowlane.schedules.list({ query: { limit: 200, order: 'desc', ...page }, signal })),
+    upTo(listed, (page) => flowlane.credentials.list({ query: { limit: 200, ...page }, signal })),
     flowlane.webhooks.list({ query: { limit: most, order: 'desc' }, signal }),
   ]);
+  const enabled = schedules.items.filter((s) => s.enabled);
   const [missed, dead, accounts] = await Promise.all([
-    counts(schedules.items.filter((s) => s.enabled), async (id) => (await flowlane.schedules.listFires({
+    counts(enabled.slice(0, most), async (id) => (await flowlane.schedules.listFires({
       path: { schedule_id: id }, query: { status: 'skipped', created_after: since, limit: 1 }, signal,
     })).total),
     counts(webhooks.items.filter((w) => w.enabled), async (id) => (await flowlane.webhooks.listDeliveries({
@@ -59,11 +66,14 @@ async function look(dashboard: Dashboard, signal: AbortSignal): Promise<Item[]> 
     })).items.length),
     headrooms(credentials.items.map((c) => c.platform_id), signal),
   ]);
-  const platforms = new Map(accounts.map((a) => [a.tenancy, a.platform]));
-  return [
-    ...ofCredentials(credentials.items), ...ofSchedules(schedules.items, missed), ...ofWebhooks(webhooks.items, dead), ...ofAccounts(accounts),
-    ...ofHolds(dashboard.active_holds, platforms),
-  ];
+  const platforms = new Map(accounts.found.map((a) => [a.tenancy, a.platform]));
+  return {
+    items: [
+      ...ofCredentials(credentials.items), ...ofSchedules(schedules.items, missed), ...ofWebhooks(webhooks.items, dead), ...ofAccounts(accounts.found),
+      ...ofHolds(dashboard.active_holds, platforms),
+    ],
+    whole: schedules.whole && enabled.length <= most && credentials.whole && webhooks.next_cursor === null && accounts.whole,
+  };
 }
 
 async function counts(things: ReadonlyArray<{ id: string }>, read: (id: string) => Promise<number>): Promise<Map<string, number>> {
@@ -74,14 +84,16 @@ async function counts(things: ReadonlyArray<{ id: string }>, read: (id: string) 
 async function headrooms(platforms: string[], signal: AbortSignal) {
   const lists = await Promise.all([...new Set(platforms)].map(async (platform) => {
     try {
-      return (await flowlane.dispatch.listDomains({ path: { platform }, query: { limit: most }, signal })).items;
+      return await flowlane.dispatch.listDomains({ path: { platform }, query: { limit: most }, signal });
     } catch (error) {
-      if (error instanceof ApiError && error.status === 404) return []; // it has no accounts
+      if (error instanceof ApiError && error.status === 404) return { items: [], next_cursor: null }; // it has no accounts
       throw error;
     }
   }));
-  return Promise.all(lists.flat().slice(0, most).map(async (d) => ({
+  const domains = lists.flatMap((list) => list.items);
+  const found = await Promise.all(domains.slice(0, most).map(async (d) => ({
     platform: d.platform_id, tenancy: d.tenancy_id, label: d.label || d.account_number || d.tenancy_id,
     headroom: await flowlane.dispatch.getHeadroom({ path: { platform: d.platform_id, tenancy_id: d.tenancy_id }, signal }),
   })));
+  return { found, whole: domains.length <= most && lists.every((list) => list.next_cursor === null) };
 }

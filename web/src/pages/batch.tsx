@@ -4,6 +4,7 @@ import { useEffect, useState } from 'react';
 
 import { flowlane, type Batch, type EstimateAtStart, type JobStatus } from '../api/client';
 import { again, useChange, useLive } from '../api/live';
+import { exactly, write } from '../lib/exact';
 import { useBatch } from '../api/stream';
 import { useMe } from '../app/frame';
 import { against } from '../lib/expected';
@@ -133,7 +134,9 @@ function Records({ batch, status }: { batch: Batch; status: JobStatus | undefine
   const pages = useInfiniteQuery({
     queryKey: ['results', batch.id, status],
     initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam, signal }) => flowlane.batches.listResults({ path: { batch_id: batch.id }, query: { limit: 50, status, cursor: pageParam }, signal }),
+    queryFn: ({ pageParam, signal }) => exactly(flowlane.batches.listResults({
+      path: { batch_id: batch.id }, query: { limit: 50, status, cursor: pageParam }, signal, parseAs: 'text',
+    })),
     getNextPageParam: (last) => last.next_cursor ?? undefined,
     refetchInterval: ({ state }) => again(state.data?.pages.length ?? 0, moves(batch)),
   });
@@ -178,7 +181,7 @@ function Records({ batch, status }: { batch: Batch; status: JobStatus | undefine
 /** The beginning of an output, on one line. */
 function brief(output: unknown): string {
   if (output === null || output === undefined) return '';
-  const text = JSON.stringify(output);
+  const text = write(output);
   return text.length > 160 ? `${text.slice(0, 160)}…` : text;
 }
 
@@ -197,7 +200,7 @@ function Origin({ batch }: { batch: Batch }) {
     <>
       <Facts facts={facts} />
       <h2>Metadata</h2>
-      <pre>{JSON.stringify(batch.metadata, null, 2)}</pre>
+      <pre>{write(batch.metadata, 2)}</pre>
     </>
   );
 }

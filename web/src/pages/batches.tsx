@@ -3,10 +3,11 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useEffect, useState, type KeyboardEvent } from 'react';
 
 import { flowlane, type Batch, type BatchBulk, type BatchFilter, type BatchStatus, type TriggerType } from '../api/client';
-import { again, useLive } from '../api/live';
+import { again } from '../api/live';
 import { useMe } from '../app/frame';
 import { count, span, words } from '../lib/format';
 import { RecordBar } from '../ui/bar';
+import { useFlows } from '../ui/flows';
 import { Button, Empty, Failure, Head, Loading, Status, Time } from '../ui/parts';
 import { actions, AskBulk } from './bulk';
 import './batches.css';
@@ -18,8 +19,7 @@ const ways: TriggerType[] = ['api_call', 'schedule', 'webhook', 'event', 'flow',
 export function Batches() {
   const { status, flow, via } = useSearch({ from: '/frame/batches' });
   const navigate = useNavigate();
-  const flows = useLive(['flows', 'names'], (signal) => flowlane.definitions.list({ query: { limit: 200 }, signal }));
-  const names = new Map(flows.data?.items.map((f) => [f.id, f.name]));
+  const names = useFlows();
   const pages = useInfiniteQuery({
     queryKey: ['batches', status, flow, via],
     initialPageParam: undefined as string | undefined,

@@ -159,7 +159,10 @@ function Rotate({ credential: c, close }: { credential: Credential; close: () =>
   const way = of?.find((w) => w.grant === c.grant_type) ?? of?.[0];
   const fields = way ? [...secretsOf(way), ...(data!.any ? settingsNow(settingsOf(way, true), c) : [])] : [];
   const rotate = (values: Record<string, unknown>) => flowlane.credentials.replace({
-    path: { credential_id: c.id }, query: { verify: way?.grant !== 'authorization_code' }, body: { ...kept(c), ...saidOf(values), credentials: secretOf(values) },
+    path: { credential_id: c.id }, query: { verify: way?.grant !== 'authorization_code' }, body: {
+      ...kept(c), ...saidOf(values), credentials: secretOf(values),
+      status: c.status === 'expired' ? 'active' : c.status, // what has expired is what is replaced
+    },
   });
   return (
     <Form key={String(way !== undefined)} title="Rotate the credential" action="Test and replace" fields={fields} onSend={rotate} onClose={close}>

@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 
 import { flowlane, type Batch, type Definition, type DefinitionStatus, type Template } from '../api/client';
-import { resting, useChange, useLive } from '../api/live';
+import { resting, upTo, useChange, useLive } from '../api/live';
 import { useMe } from '../app/frame';
 import { count } from '../lib/format';
 import { Ask, Button, Empty, Failure, Head, Loading, Status, Time } from '../ui/parts';
@@ -72,18 +72,22 @@ export function Search({ label, value, onChange }: { label: string; value: strin
   );
 }
 
+/** How many of each kind that starts flows are read: there may be ten thousand. */
+const most = 1000;
+
 function Rows({ flows }: { flows: Definition[] }) {
   const batches = useLive(['flows', 'batches'], (signal) => flowlane.batches.list({ query: { order: 'desc', limit: 200 }, signal }));
   const starts = useLive(['flows', 'starts'], async (signal) => {
-    const query = { limit: 200 };
-    const [schedules, webhooks, events] = await Promise.all([
-      flowlane.schedules.list({ query, signal }), flowlane.webhooks.list({ query, signal }), flowlane.events.listSubscriptions({ query, signal }),
+    const [schedule, webhook, event] = await Promise.all([
+      upTo(most, (page) => flowlane.schedules.list({ query: { limit: 200, ...page }, signal })),
+      upTo(most, (page) => flowlane.webhooks.list({ query: { limit: 200, ...page }, signal })),
+      upTo(most, (page) => flowlane.events.listSubscriptions({ query: { limit: 200, ...page }, signal })),
     ]);
-    return { schedule: schedules.items, webhook: webhooks.items, event: events.items };
+    return { whole: schedule.whole && webhook.whole && event.whole, found: { schedule: schedule.items, webhook: webhook.items, event: event.items } };
   });
   const lately = (id: string): Batch[] => (batches.data?.items ?? []).filter((b) => b.definition_id === id).slice(0, 3);
   const uses = (id: string): string =>
-    Object.entries(starts.data ?? {}).flatMap(([kind, items]) => {
+    Object.entries(starts.data?.found ?? {}).flatMap(([kind, items]) => {
       const n = items.filter((item) => item.definition_id === id).length;
       return n === 0 ? [] : [`${count(n)} ${kind}${n === 1 ? '' : 's'}`];
     }).join(', ');
@@ -106,7 +110,7 @@ function Rows({ flows }: { flows: Definition[] }) {
                   {lately(f.id).length === 0 && <span className="faint">none lately</span>}
                 </span>
               </td>
-              <td>{uses(f.id) || <span className="faint">requests only</span>}</td>
+              <td>{uses(f.id) || (starts.data?.whole && <span className="faint">requests only</span>)}</td>
             </tr>
           ))}
         </tbody>

@@ -6,6 +6,7 @@ import { useLive } from '../api/live';
 import { useFlows } from '../ui/flows';
 import { Act } from '../ui/form';
 import { Empty, Failure, Head, Loading, Status, Time } from '../ui/parts';
+import { exactly, write } from '../lib/exact';
 import { count } from '../lib/format';
 import { Decide } from './decide';
 import { Errors } from './errors';
@@ -13,7 +14,8 @@ import { Errors } from './errors';
 /** The records of which nobody knows whether the provider has them, by batch and by what is known. */
 export function Inbox() {
   const jobs = useLive(['jobs', 'unknown'], async (signal) => {
-    const read = (status: 'unresolved' | 'needs_reconcile') => flowlane.jobs.list({ query: { status, limit: 100 }, signal });
+    const read = (status: 'unresolved' | 'needs_reconcile') => exactly(
+      flowlane.jobs.list({ query: { status, limit: 100 }, signal, parseAs: 'text' }));
     const [open, looking] = await Promise.all([read('unresolved'), read('needs_reconcile')]);
     return { items: [...open.items, ...looking.items], total: open.total + looking.total };
   });
@@ -70,7 +72,7 @@ function One({ job }: { job: Job }) {
             : <>changed <Time at={job.updated_at} /></>}
         </p>
         {job.error && <p className="message">{job.error.provider_message ?? job.error.message}</p>}
-        <details><summary>What was sent for it</summary><pre>{JSON.stringify(job.input_data, null, 2)}</pre></details>
+        <details><summary>What was sent for it</summary><pre>{write(job.input_data, 2)}</pre></details>
       </div>
       <Act
         label="Decide…"

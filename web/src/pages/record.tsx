@@ -4,6 +4,7 @@ import { Link, useParams } from '@tanstack/react-router';
 import { flowlane, type ExecutionList, type ExecutionTask } from '../api/client';
 import { useLive } from '../api/live';
 import { useExecutionStream } from '../api/stream';
+import { exactly, write } from '../lib/exact';
 import { count, took } from '../lib/format';
 import { Facts, Failure, Head, Id, Loading, Status, Time } from '../ui/parts';
 import { Calls } from './calls';
@@ -19,12 +20,13 @@ export function RecordPage() {
   const streamed = useExecutionStream(known, () => {
     for (const what of ['job', 'executions', 'execution', 'calls']) void queries.invalidateQueries({ queryKey: [what] });
   });
-  const job = useLive(['job', jobId], (signal) => flowlane.jobs.get({ path: { job_id: jobId }, signal }), (j) => !streamed && !over.has(j.status));
+  const job = useLive(['job', jobId], (signal) => exactly(flowlane.jobs.get({ path: { job_id: jobId }, signal, parseAs: 'text' })),
+    (j) => !streamed && !over.has(j.status));
   const executions = useLive(['executions', jobId], (signal) => flowlane.executions.list({ query: { job_id: jobId, limit: 50 }, signal }),
     (list) => !streamed && list.items.some((e) => e.status === 'running' || e.status === 'pending'));
   const last = executions.data?.items.at(-1);
   const execution = useLive(['execution', last?.id, last?.updated_at],
-    async (signal) => (last ? flowlane.executions.get({ path: { execution_id: last.id }, signal }) : null));
+    async (signal) => (last ? exactly(flowlane.executions.get({ path: { execution_id: last.id }, signal, parseAs: 'text' })) : null));
   if (job.error && !job.data) return <Failure error={job.error} retry={() => void job.refetch()} />;
   if (!job.data) return <Loading />;
   const j = job.data;
@@ -60,8 +62,8 @@ export function RecordPage() {
         <Calls query={{ job_id: jobId }} live={!streamed && !over.has(j.status)} />
       </section>
       <section className="columns-two">
-        <div><h2>Input</h2><pre>{JSON.stringify(j.input_data, null, 2)}</pre></div>
-        <div><h2>Output</h2><pre>{j.output == null ? 'none' : JSON.stringify(j.output, null, 2)}</pre></div>
+        <div><h2>Input</h2><pre>{write(j.input_data, 2)}</pre></div>
+        <div><h2>Output</h2><pre>{j.output == null ? 'none' : write(j.output, 2)}</pre></div>
       </section>
     </>
   );
@@ -79,7 +81,7 @@ function Task({ task }: { task: ExecutionTask }) {
       </summary>
       {task.error && <p className="message">{task.error.provider_message ?? task.error.message}</p>}
       {task.elements && <p className="faint">{count(task.elements.length)} elements, {count(task.elements.filter((e) => e.status === 'completed').length)} done</p>}
-      <pre>{task.output == null ? 'no output' : JSON.stringify(task.output, null, 2)}</pre>
+      <pre>{task.output == null ? 'no output' : write(task.output, 2)}</pre>
     </details>
   );
 }

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 
 import { flowlane, type Definition, type DryRun, type DryRunTask } from '../api/client';
-import { write } from '../lib/exact';
+import { exactly, write } from '../lib/exact';
 import { pretty } from '../lib/format';
 import { Failure, Loading, Status } from '../ui/parts';
 import type { Report } from '../upload/report';
@@ -20,7 +20,9 @@ export function useRehearsal(flow: Definition, { sample, records, metadata }: Sa
     queryKey: ['rehearsal', flow.id, flow.version, sample, records, metadata],
     queryFn: ({ signal }) => {
       const body = `{"input_data":${sample ?? '{}'},"record_count":${records},"metadata":${metadata}}`;
-      return flowlane.definitions.dryRun({ path: { definition_id: flow.id }, body: body as never, bodySerializer: null, signal });
+      return exactly(flowlane.definitions.dryRun({
+        path: { definition_id: flow.id }, body: body as never, bodySerializer: null, signal, parseAs: 'text',
+      }));
     },
     staleTime: 60_000,
     refetchOnWindowFocus: false,

@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 
 import { flowlane, type Definition } from '../api/client';
-import { useLive } from '../api/live';
+import { all, useLive } from '../api/live';
 import { useMe } from '../app/frame';
 import { Empty, Failure, Head, Loading } from '../ui/parts';
 import { take, useJob } from '../upload/job';
@@ -19,8 +19,9 @@ export function Start() {
   const { flow, set } = useSearch({ from: '/frame/start' });
   const navigate = useNavigate();
   const me = useMe();
-  const flows = useLive(['flows', 'active'], (signal) => flowlane.definitions.list({ query: { status: 'active', limit: 200 }, signal }));
-  const only = flows.data?.items.length === 1 ? flows.data.items[0]!.id : undefined;
+  const flows = useLive(['flows', 'active'], (signal) =>
+    all((page) => flowlane.definitions.list({ query: { status: 'active', limit: 200, ...page }, signal })));
+  const only = flows.data?.length === 1 ? flows.data[0]!.id : undefined;
   const chosen = flow ?? only;
   useEffect(() => {
     // A file that is dropped beside the field must not take the place of the page.
@@ -39,19 +40,19 @@ export function Start() {
       {me?.role === 'member' && <div className="note">Only an admin may start a batch. You can look at what a file holds, what would be sent for it and what it costs.</div>}
       {flows.error && <Failure error={flows.error} retry={() => void flows.refetch()} />}
       {flows.isPending && <Loading />}
-      {flows.data?.items.length === 0 && (
+      {flows.data?.length === 0 && (
         <Empty>
           No flow is active yet, and a batch is a flow that runs for each record. The <a href="/docs/tutorial.html">tutorial</a> makes one
           in a few minutes; the <a href="/docs/cookbook.html">cookbook</a> has some to copy.
         </Empty>
       )}
-      {flows.data && flows.data.items.length > 0 && (
+      {flows.data && flows.data.length > 0 && (
         <>
           <section aria-labelledby="start-flow">
             <h2 id="start-flow">1. The flow</h2>
-            <FlowChoice flows={flows.data.items} chosen={chosen} choose={choose} />
+            <FlowChoice flows={flows.data} chosen={chosen} choose={choose} />
           </section>
-          <Records flow={flows.data.items.find((f) => f.id === chosen)} set={set} may={me?.role === 'admin'} />
+          <Records flow={flows.data.find((f) => f.id === chosen)} set={set} may={me?.role === 'admin'} />
         </>
       )}
     </div>

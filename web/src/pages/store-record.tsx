@@ -116,11 +116,11 @@ interface EditProps {
 /** Changes what one layer says of one field. */
 function EditValue({ store, record, field: f, layer, value, close }: EditProps) {
   const text = f.type === 'string' || f.type === 'datetime';
-  const field: Field = { name: 'value', label: f.name, kind: text ? 'text' : 'json', value, hint: `${f.type}; empty takes it away` };
+  const field: Field = { name: 'value', label: f.name, kind: text ? 'long' : 'json', value, hint: `${f.type}; empty takes it away` };
   return (
     <Form
       title={`What ${layer} says`} action="Save" fields={[field]} onClose={close}
-      onSend={({ value: next }) => flowlane.stores.upsertRecords({ path: { store: store.name }, body: { records: [{ key: record.key, layer, values: { [f.name]: next } }] } })}
+      onSend={({ value: next }) => flowlane.stores.upsertRecords({ path: { store: store.name }, body: { records: [{ key: record.key, layer, values: { [f.name]: next ?? null } }] } })}
     />
   );
 }

@@ -94,7 +94,7 @@ export function WebhookPage() {
         facts={[
           ['Flow', flows.get(w.definition_id) ?? 'a deleted flow'],
           ['Address', <><code>{addressOf(w)}</code> <Copy text={addressOf(w)}>Copy</Copy></>],
-          ['At most', w.rate_limit ? `${count(w.rate_limit)} a minute` : 'no limit of its own'],
+          ['At most', `${count(w.rate_limit ?? usualRate)} a minute`],
         ]}
       />
       <details><summary>How a sender signs</summary><pre>{example(w)}</pre></details>
@@ -144,6 +144,9 @@ signature=v1,$(printf %s "$id.$timestamp.$body" | openssl dgst -sha256 -mac HMAC
 curl --data-binary "$body" -H 'Content-Type: application/json' -H "webhook-id: $id" -H "webhook-timestamp: $timestamp" \\
   -H "webhook-signature: $signature" ${addressOf(w)}`;
 
+/** How many messages a minute are taken where a webhook has no limit of its own. */
+const usualRate = 1000;
+
 interface EditProps {
   webhook?: Webhook;
   close: () => void;
@@ -155,7 +158,7 @@ function Edit({ webhook: w, close, made }: EditProps) {
   const fields: Field[] = [
     { name: 'description', label: 'Name', value: w?.description, required: true },
     { name: 'definition_id', label: 'Flow', value: w?.definition_id, options: [...flows], required: true },
-    { name: 'rate_limit', label: 'At most so many a minute', kind: 'number', value: w?.rate_limit, hint: 'empty for no limit' },
+    { name: 'rate_limit', label: 'At most so many a minute', kind: 'number', value: w?.rate_limit, hint: `empty for ${count(usualRate)}` },
     { name: 'input_template', label: 'Input of the flow', kind: 'json', value: w?.input_template, hint: 'JSON with {{ }}; empty for what was sent' },
   ];
   return (

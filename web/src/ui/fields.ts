@@ -1,4 +1,5 @@
 import { read, write } from '../lib/exact';
+import type { Zone } from '../lib/format';
 
 /** What somebody typed cannot be sent: the message says why. */
 export class InputError extends Error {}
@@ -26,8 +27,8 @@ export function textOf(field: Field): string {
   return String(value);
 }
 
-/** What a form sends: every field by its name; what was left empty is null, or left out where it is a secret. */
-export function valuesOf(fields: Field[], texts: Record<string, string>): Record<string, unknown> {
+/** What a form sends: every field by its name; what was left empty is null, or left out where it is a secret. Times are in the zone. */
+export function valuesOf(fields: Field[], texts: Record<string, string>, zone: Zone = 'local'): Record<string, unknown> {
   const values: Record<string, unknown> = {};
   for (const { name, label, kind } of fields) {
     const text = texts[name] ?? '';
@@ -37,7 +38,7 @@ export function valuesOf(fields: Field[], texts: Record<string, string>): Record
     else if (text.trim() === '') {
       if (kind !== 'secret' && kind !== 'long') values[name] = null;
     } else if (kind === 'number') values[name] = Number(text);
-    else if (kind === 'time') values[name] = new Date(text).toISOString();
+    else if (kind === 'time') values[name] = new Date(zone === 'utc' ? `${text}Z` : text).toISOString();
     else if (kind === 'json') {
       try {
         values[name] = read(text);

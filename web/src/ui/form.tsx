@@ -5,6 +5,7 @@ import { useChange } from '../api/live';
 import { useMe } from '../app/frame';
 import { textOf, valuesOf, type Field } from './fields';
 import { Ask, Button } from './parts';
+import { useZone } from './zone';
 
 export type { Field };
 
@@ -23,11 +24,12 @@ interface FormProps {
 export function Form({ title, action, fields, children, attempt, onSend, onClose }: FormProps) {
   const [texts, setTexts] = useState<Record<string, string>>({});
   const all = Object.fromEntries(fields.map((f) => [f.name, texts[f.name] ?? textOf(f)]));
-  const send = useChange(async () => onSend(valuesOf(fields, all)), onClose);
+  const zone = useZone();
+  const send = useChange(async () => onSend(valuesOf(fields, all, zone)), onClose);
   const tried = useMutation({
     mutationFn: async () => {
       send.reset();
-      return attempt!.run(valuesOf(fields, all));
+      return attempt!.run(valuesOf(fields, all, zone));
     },
   });
   const set = (name: string, text: string) => setTexts((before) => ({ ...before, [name]: text }));
@@ -46,7 +48,9 @@ export function Form({ title, action, fields, children, attempt, onSend, onClose
 }
 
 function Input({ field: f, text, onText }: { field: Field; text: string; onText: (text: string) => void }) {
-  const label = <span>{f.label}{f.hint && <span className="faint"> · {f.hint}</span>}</span>;
+  const zone = useZone();
+  const hint = [f.kind === 'time' && (zone === 'utc' ? 'in UTC' : 'your time'), f.hint].filter(Boolean).join(', ');
+  const label = <span>{f.label}{hint && <span className="faint"> · {hint}</span>}</span>;
   if (f.kind === 'check') {
     return <label className="check"><input type="checkbox" checked={text === 'true'} onChange={(e) => onText(String(e.target.checked))} />{label}</label>;
   }

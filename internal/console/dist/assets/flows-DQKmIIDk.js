@@ -1,1 +1,0 @@
-import{t as e}from"./client-B6f3C-N8.js";import{f as t}from"./index-DQ_IKiQL.js";function n(){let n=t([`flows`,`names`],t=>e.definitions.list({query:{limit:200},signal:t}));return new Map(n.data?.items.map(e=>[e.id,e.name]))}export{n as t};
