@@ -109,6 +109,9 @@ func (a *Action) defaultOf(param string) string {
 	return text
 }
 
+// maxProblems is how many places are told of.
+const maxProblems = 1000
+
 type problemList struct {
 	root any
 	skip bool
@@ -140,6 +143,9 @@ func listed(values []any) string {
 }
 
 func (r *problemList) collect(e *jsonschema.ValidationError) {
+	if len(r.out) >= maxProblems {
+		return
+	}
 	switch e.ErrorKind.(type) {
 	case *kind.AnyOf, *kind.OneOf, *kind.Not, *kind.Contains, *kind.PropertyNames:
 		// The branches contradict each other; the choice as a whole is what failed.

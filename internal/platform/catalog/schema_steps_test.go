@@ -16,12 +16,35 @@ func doubling(form string) string {
 	return `{"$ref":"#/$defs/s0","$defs":{` + parts.String() + `"s40":{}}}`
 }
 
+// few is a schema of ten parts of which each leads to the next one twice, and the last one to this.
+func few(form, last string) string {
+	var parts strings.Builder
+	for i := range 10 {
+		fmt.Fprintf(&parts, `"s%d":%s,`, i, strings.ReplaceAll(form, "NEXT", fmt.Sprintf(`{"$ref":"#/$defs/s%d"}`, i+1)))
+	}
+	return `{"$ref":"#/$defs/s0","$defs":{` + parts.String() + `"s10":` + last + `}}`
+}
+
+// chain is a schema of so many parts of which each leads to the next one.
+func chain(n int) string {
+	var parts strings.Builder
+	for i := range n {
+		fmt.Fprintf(&parts, `"s%d":{"$ref":"#/$defs/s%d"},`, i, i+1)
+	}
+	return fmt.Sprintf(`{"$ref":"#/$defs/s0","$defs":{%s"s%d":{}}}`, parts.String(), n)
+}
+
 // TestValidateParams_Steps: schemas that would keep the validator busy for ever are told from those that only look so.
 func TestValidateParams_Steps(t *testing.T) {
 	t.Parallel()
 	deep := func(n int) string { return strings.Repeat(`{"a":`, n) + "{}" + strings.Repeat("}", n) }
 	many := "[" + strings.TrimSuffix(strings.Repeat("1,", 200_000), ",") + "]"
 	const twiceBelow = `{"properties":{"a":{"allOf":[{"$ref":"#"},{"$ref":"#"}]}}}`
+	names := `"n"`
+	for i := range 1000 {
+		names += fmt.Sprintf(`,"name%d"`, i)
+	}
+	text := `"` + strings.Repeat("a", 1<<20) + `"`
 	for name, c := range map[string]struct {
 		schema, value string
 		fits          bool
@@ -35,6 +58,17 @@ func TestValidateParams_Steps(t *testing.T) {
 		"below":     {twiceBelow, deep(60), false},
 		"items below": {strings.ReplaceAll(twiceBelow, `"properties":{"a":`, `"additionalProperties":{"items":`),
 			strings.Repeat(`{"a":[`, 60) + strings.Repeat(`]}`, 60), false},
+		"dependencies":  {doubling(`{"dependencies":{"a":NEXT,"b":NEXT}}`), `{"a":1,"b":2}`, false},
+		"many required": {few(`{"allOf":[NEXT,NEXT]}`, `{"required":[`+names+`]}`), `{}`, false},
+		"long pattern":  {few(`{"allOf":[NEXT,NEXT]}`, `{"pattern":"a+b"}`), text, false},
+		"long text":     {few(`{"allOf":[NEXT,NEXT]}`, `{"minLength":1}`), text, false},
+		"large enum":    {few(`{"allOf":[NEXT,NEXT]}`, `{"enum":[`+names+`]}`), `"x"`, false},
+		"unique items":  {few(`{"allOf":[NEXT,NEXT]}`, `{"uniqueItems":true}`), many, false},
+		"deep for all":  {chain(2000), `{}`, false},
+		"deep stack": {strings.Replace(chain(900), `"s900":{}`, `"s900":{"properties":{"a":{"$ref":"#/$defs/s0"}}}`, 1),
+			deep(500), false},
+		"long chain":      {chain(900), `{}`, true},
+		"back to itself":  {`{"$defs":{"base":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/dog"}]},"dog":{"allOf":[{"$ref":"#/$defs/base"}]}},"$ref":"#/$defs/base"}`, `null`, true},
 		"a little below":  {twiceBelow, deep(6), true},
 		"chain":           {doubling(`{"allOf":[NEXT]}`), `{}`, true},
 		"apart":           {doubling(`{"properties":{"a":NEXT,"b":NEXT}}`), `{"a":{},"b":{"a":1}}`, true},
