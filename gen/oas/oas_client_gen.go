@@ -340,10 +340,11 @@ type BatchInvoker interface {
 	// RetryBatch invokes retryBatch operation.
 	//
 	// Starts a new batch over the records of a batch that is over (else 409) whose jobs have one of
-	// `job_statuses`. It runs the same version with the same metadata and variables. Each record keeps its
-	// position, so that job `<new batch_id>.<position>` retries `<batch_id>.<position>`, and goes on at
-	// the step that failed, without the tasks of that step that succeeded, and with the outputs of all
-	// that did. A task with `for_each` that failed begins with its first element again.
+	// `job_statuses`. It runs the same version with the same metadata and variables; where an action of
+	// that version is gone from the catalog, the answer is 409. Each record keeps its position, so that
+	// job `<new batch_id>.<position>` retries `<batch_id>.<position>`, and goes on at the step that
+	// failed, without the tasks of that step that succeeded, and with the outputs of all that did. A task
+	// with `for_each` that failed begins with its first element again.
 	//
 	// A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose
 	// retry succeeded or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry
@@ -710,8 +711,9 @@ type DefinitionInvoker interface {
 	// Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one
 	// `input_data` object; with none of them the batch has one record, `{}`. More than one of them is 422.
 	// The definition must be `active` (400 otherwise). A record set that is not sealed, or that another
-	// batch used, is 409. While the quota `open_batches` is full the answer is 429 with `Retry-After`
-	// (seconds), and a record set stays sealed.
+	// batch used, is 409, as is a flow of which an action is gone from the catalog. While the quota
+	// `open_batches` is full the answer is 429 with `Retry-After` (seconds), and a record set stays
+	// sealed.
 	//
 	// POST /flows/definitions/{definition_id}/trigger
 	TriggerDefinition(ctx context.Context, request OptTriggerRequest, params TriggerDefinitionParams, options ...RequestOption) (*TriggerResult, error)
@@ -1190,9 +1192,9 @@ type ScheduleInvoker interface {
 	//
 	// Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does
 	// so whether or not the schedule is switched on or an earlier batch is under way, and moves no slot. A
-	// definition that is not active answers 400. It takes no body: to start the flow with other input,
-	// trigger its definition. While the quota `open_batches` is full the answer is 429 with `Retry-After`
-	// (seconds).
+	// definition that is not active answers 400, one of which an action is gone from the catalog 409. It
+	// takes no body: to start the flow with other input, trigger its definition. While the quota
+	// `open_batches` is full the answer is 429 with `Retry-After` (seconds).
 	//
 	// POST /flows/schedules/{schedule_id}/run
 	RunSchedule(ctx context.Context, params RunScheduleParams, options ...RequestOption) (*TriggerResult, error)
@@ -26299,10 +26301,11 @@ func (c *Client) sendResumeDomain(ctx context.Context, params ResumeDomainParams
 // RetryBatch invokes retryBatch operation.
 //
 // Starts a new batch over the records of a batch that is over (else 409) whose jobs have one of
-// `job_statuses`. It runs the same version with the same metadata and variables. Each record keeps its
-// position, so that job `<new batch_id>.<position>` retries `<batch_id>.<position>`, and goes on at
-// the step that failed, without the tasks of that step that succeeded, and with the outputs of all
-// that did. A task with `for_each` that failed begins with its first element again.
+// `job_statuses`. It runs the same version with the same metadata and variables; where an action of
+// that version is gone from the catalog, the answer is 409. Each record keeps its position, so that
+// job `<new batch_id>.<position>` retries `<batch_id>.<position>`, and goes on at the step that
+// failed, without the tasks of that step that succeeded, and with the outputs of all that did. A task
+// with `for_each` that failed begins with its first element again.
 //
 // A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose
 // retry succeeded or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry
@@ -27034,9 +27037,9 @@ func (c *Client) sendRotateWebhookSecret(ctx context.Context, params RotateWebho
 //
 // Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does
 // so whether or not the schedule is switched on or an earlier batch is under way, and moves no slot. A
-// definition that is not active answers 400. It takes no body: to start the flow with other input,
-// trigger its definition. While the quota `open_batches` is full the answer is 429 with `Retry-After`
-// (seconds).
+// definition that is not active answers 400, one of which an action is gone from the catalog 409. It
+// takes no body: to start the flow with other input, trigger its definition. While the quota
+// `open_batches` is full the answer is 429 with `Retry-After` (seconds).
 //
 // POST /flows/schedules/{schedule_id}/run
 func (c *Client) RunSchedule(ctx context.Context, params RunScheduleParams, options ...RequestOption) (*TriggerResult, error) {
@@ -28931,8 +28934,9 @@ func (c *Client) sendTestNewCredential(ctx context.Context, request *CredentialC
 // Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one
 // `input_data` object; with none of them the batch has one record, `{}`. More than one of them is 422.
 // The definition must be `active` (400 otherwise). A record set that is not sealed, or that another
-// batch used, is 409. While the quota `open_batches` is full the answer is 429 with `Retry-After`
-// (seconds), and a record set stays sealed.
+// batch used, is 409, as is a flow of which an action is gone from the catalog. While the quota
+// `open_batches` is full the answer is 429 with `Retry-After` (seconds), and a record set stays
+// sealed.
 //
 // POST /flows/definitions/{definition_id}/trigger
 func (c *Client) TriggerDefinition(ctx context.Context, request OptTriggerRequest, params TriggerDefinitionParams, options ...RequestOption) (*TriggerResult, error) {

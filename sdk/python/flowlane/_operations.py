@@ -658,8 +658,9 @@ class Operations(Transport):
         """Start a flow.
         Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one `input_data`
         object; with none of them the batch has one record, `{}`. More than one of them is 422. The definition must be
-        `active` (400 otherwise). A record set that is not sealed, or that another batch used, is 409. While the quota
-        `open_batches` is full the answer is 429 with `Retry-After` (seconds), and a record set stays sealed.
+        `active` (400 otherwise). A record set that is not sealed, or that another batch used, is 409, as is a flow of which
+        an action is gone from the catalog. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+        (seconds), and a record set stays sealed.
         """
         return self._call("trigger_definition", "POST", f"/flows/definitions/{segment(definition_id)}/trigger", body=body, key=idempotency_key or self._new_key())
 
@@ -859,7 +860,8 @@ class Operations(Transport):
     def run_schedule(self, schedule_id: str, *, idempotency_key: str | None = None) -> models.TriggerResult:
         """Run a schedule now.
         Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does so whether or
-        not the schedule is switched on or an earlier batch is under way, and moves no slot. A definition that is not active answers 400.
+        not the schedule is switched on or an earlier batch is under way, and moves no slot. A definition that is not active
+        answers 400, one of which an action is gone from the catalog 409.
         It takes no body: to start the flow with other input, trigger its definition. While the quota `open_batches` is full the
         answer is 429 with `Retry-After` (seconds).
         """
@@ -1191,7 +1193,8 @@ class Operations(Transport):
     ) -> models.TriggerResult:
         """Retry jobs of a batch.
         Starts a new batch over the records of a batch that is over (else 409) whose jobs have one of `job_statuses`. It runs
-        the same version with the same metadata and variables. Each record keeps its position, so that job
+        the same version with the same metadata and variables; where an action of that version is gone from the catalog, the
+        answer is 409. Each record keeps its position, so that job
         `<new batch_id>.<position>` retries `<batch_id>.<position>`, and goes on at the step that failed, without the tasks
         of that step that succeeded, and with the outputs of all that did. A task with `for_each` that failed begins with its
         first element again.
