@@ -42,8 +42,9 @@ SELECT pg_advisory_xact_lock_shared(hashtextextended('pause everything', 0));
 
 -- name: PauseOfEverything :one
 -- Why every organization is held; no row where that is not so.
-SELECT coalesce(reason, '')::text FROM flow.pause WHERE operator = @operator::text AND status = 'active'
-    ORDER BY created_at DESC LIMIT 1;
+SELECT coalesce(p.reason, '')::text FROM flow.pause p JOIN flow.organization o ON o.id = p.org_id
+WHERE p.operator = @operator::text AND p.status = 'active'
+ORDER BY p.created_at DESC LIMIT 1;
 
 -- name: OrgsOfPause :many
 -- The organizations that a command of the operator holds, or that it does not hold yet.

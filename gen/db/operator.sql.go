@@ -788,8 +788,9 @@ func (q *Queries) OrgsOfPauseShare(ctx context.Context, db DBTX) error {
 }
 
 const pauseOfEverything = `-- name: PauseOfEverything :one
-SELECT coalesce(reason, '')::text FROM flow.pause WHERE operator = $1::text AND status = 'active'
-    ORDER BY created_at DESC LIMIT 1
+SELECT coalesce(p.reason, '')::text FROM flow.pause p JOIN flow.organization o ON o.id = p.org_id
+WHERE p.operator = $1::text AND p.status = 'active'
+ORDER BY p.created_at DESC LIMIT 1
 `
 
 // Why every organization is held; no row where that is not so.

@@ -55,8 +55,10 @@ func (m *Mover) clear(ctx context.Context) error {
 				return fmt.Errorf("delete rows of the table %s: %w", t.name, err)
 			}
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM flow.move WHERE org_id = $1", m.OrgID); err != nil {
-			return fmt.Errorf("forget the move: %w", err)
+		for _, rest := range []string{"move", "pause"} { // everything may have been paused there meanwhile
+			if _, err := tx.Exec(ctx, "DELETE FROM flow."+rest+" WHERE org_id = $1", m.OrgID); err != nil {
+				return fmt.Errorf("forget the move: %w", err)
+			}
 		}
 		return nil
 	})

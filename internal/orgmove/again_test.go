@@ -1,16 +1,20 @@
 package orgmove
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/account"
 	"flowlane/internal/app"
 	"flowlane/internal/pause"
+	"flowlane/internal/pg"
+	"flowlane/test/apitest"
 )
 
 // exec does something in the cell that the organization leaves, or in the other one.
@@ -193,5 +197,34 @@ func (m *move) gone(t *testing.T) {
 	}
 	_, err := m.owner.Exec(m.ctx, `BEGIN; SET LOCAL session_replication_role TO replica; DELETE FROM flow.audit_log;
 		DELETE FROM flow.record_set; DELETE FROM flow.retention; DELETE FROM flow.organization; COMMIT`)
+	require.NoError(t, err)
+}
+
+// TestAbort_Everything: that everything was paused while an organization was on its way is over with it.
+func TestAbort_Everything(t *testing.T) {
+	t.Parallel()
+	m := setup(t)
+	ctx, cut := context.WithCancel(m.ctx)
+	m.Say = func(step string) {
+		if step == "switch" {
+			cut()
+		}
+	}
+	require.ErrorIs(t, m.Run(ctx), context.Canceled)
+	_, err := m.ToPauses.PauseEverything(m.ctx, "for a while")
+	require.NoError(t, err)
+	m.Say = nil
+	require.NoError(t, m.Abort(m.ctx))
+	_, err = m.ToPauses.ReleaseEverything(m.ctx)
+	require.NoError(t, err)
+	other := apitest.NewTenant(t, m.To, apitest.Accounts(t, m.To), "Other")
+	var left int
+	require.NoError(t, m.To.QueryRow(m.ctx, "SELECT count(*) FROM flow.pause WHERE status = 'active'").Scan(&left))
+	assert.Zero(t, left)
+	err = pg.InTx(m.ctx, m.To, func(ctx context.Context, tx pgx.Tx) error {
+		paused, err := m.ToPauses.PauseNew(ctx, tx, other.ID)
+		assert.False(t, paused)
+		return err
+	})
 	require.NoError(t, err)
 }
