@@ -176,7 +176,7 @@ func syntaxError(path string, err error) error {
 // way are a json.Number with the digits that stand there.
 func Decode(n *yaml.Node) (any, error) {
 	restore := map[*yaml.Node]string{}
-	mark(n, restore)
+	mark(n, false, restore)
 	var v any
 	err := n.Decode(&v)
 	for number, tag := range restore {
@@ -188,13 +188,13 @@ func Decode(n *yaml.Node) (any, error) {
 // numberMark begins the texts that stand for numbers while YAML is decoded, which has no such character.
 const numberMark = "\x00"
 
-// mark marks the numbers of a node, and notes their tags.
-func mark(n *yaml.Node, tags map[*yaml.Node]string) {
+// mark marks the numbers of a node, and notes their tags. Names stay as they are, but for times.
+func mark(n *yaml.Node, isName bool, tags map[*yaml.Node]string) {
 	switch {
 	case n.Kind != yaml.ScalarNode:
 	case n.ShortTag() == "!!timestamp":
 		n.Tag = "!!str"
-	case (n.ShortTag() == "!!int" || n.ShortTag() == "!!float") && json.Valid([]byte(n.Value)):
+	case !isName && (n.ShortTag() == "!!int" || n.ShortTag() == "!!float") && json.Valid([]byte(n.Value)):
 		var v any
 		if n.Decode(&v) != nil {
 			break
@@ -205,9 +205,7 @@ func mark(n *yaml.Node, tags map[*yaml.Node]string) {
 		}
 	}
 	for i, child := range n.Content {
-		if n.Kind != yaml.MappingNode || i%2 == 1 {
-			mark(child, tags)
-		}
+		mark(child, n.Kind == yaml.MappingNode && i%2 == 0, tags)
 	}
 }
 
@@ -218,6 +216,10 @@ func unmark(v any) any {
 			return json.Number(digits)
 		}
 	case map[string]any:
+		for name, child := range t {
+			t[name] = unmark(child)
+		}
+	case map[any]any: // of names that are no texts
 		for name, child := range t {
 			t[name] = unmark(child)
 		}

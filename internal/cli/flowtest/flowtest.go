@@ -243,7 +243,7 @@ func (t *Test) value(n *yaml.Node) (any, error) {
 func parse(text []byte) (v any, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	if err = d.Decode(&v); err == nil && d.More() {
+	if err = d.Decode(&v); err == nil && !errors.Is(d.Decode(new(any)), io.EOF) {
 		err = errors.New("something follows")
 	}
 	return v, err
