@@ -79,6 +79,9 @@ func (c *orgDelete) begin(ctx context.Context, p *process, pool *pgxpool.Pool, i
 		return fmt.Errorf("read the organization: %w", err)
 	case org.Status == "deleted":
 		return nil
+	case org.Status == "moving":
+		return fmt.Errorf("organization %s is on its way to another cell: end the move, or take it back with "+
+			"flowlane org move --abort, first", id)
 	case org.Name != c.Name:
 		return fmt.Errorf("organization %s is called %q and not %q: nothing was deleted", id, org.Name, c.Name)
 	}
