@@ -67,7 +67,7 @@ func CSV(r io.Reader) iter.Seq2[json.RawMessage, error] {
 		}
 		rows := csv.NewReader(text)
 		names, err := rows.Read()
-		if twice := repeated(names); err == nil && twice != "" {
+		if twice, found := repeated(names); found && err == nil {
 			err = fmt.Errorf("two columns are called %q", twice)
 		}
 		for err == nil {
@@ -90,16 +90,16 @@ func CSV(r io.Reader) iter.Seq2[json.RawMessage, error] {
 	}
 }
 
-// repeated is a name that stands twice; empty for none.
-func repeated(names []string) string {
+// repeated is a name that stands twice, if there is one.
+func repeated(names []string) (name string, found bool) {
 	seen := map[string]bool{}
 	for _, name := range names {
 		if seen[name] {
-			return name
+			return name, true
 		}
 		seen[name] = true
 	}
-	return ""
+	return "", false
 }
 
 // Upload stores records and seals their set, which a trigger can then use. A set whose upload fails is deleted.
