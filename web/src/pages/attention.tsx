@@ -27,9 +27,10 @@ export function Attention({ dashboard }: { dashboard: Dashboard }) {
   return (
     <section>
       <h2>Needs you</h2>
+      {unknown.error && <Failure error={unknown.error} retry={() => void unknown.refetch()} />}
       {rest.error && <Failure error={rest.error} retry={() => void rest.refetch()} />}
       {rest.isPending && items.length === 0 && <Loading />}
-      {rest.data?.whole && items.length === 0 && <Empty>Nothing waits for anybody.</Empty>}
+      {rest.data?.whole && unknown.data && items.length === 0 && <Empty>Nothing waits for anybody.</Empty>}
       {rest.data && !rest.data.whole && (
         <p className="faint">Messages of webhooks, missed slots and accounts were looked at for the newest {most} of each; there are more.</p>
       )}
