@@ -55,7 +55,8 @@ func (Tokens) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // Share gives the tokens of a credential that all processes share: those that are there, where they are good and of a
 // later generation than after, else those that ask gets, once for all who want them. These are stored before anybody
-// has them. ask is given the refresh token that is stored; empty for none. Errors are *ProbeError.
+// has them. ask is given the refresh token that is stored; empty for none. Errors are *ProbeError, or wrap
+// ErrNotTried where the credential was replaced meanwhile.
 type Share func(ctx context.Context, after int64, ask func(ctx context.Context,
 	refresh string) (Tokens, error)) (Tokens, error)
 
