@@ -711,9 +711,8 @@ type DefinitionInvoker interface {
 	// Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one
 	// `input_data` object; with none of them the batch has one record, `{}`. More than one of them is 422.
 	// The definition must be `active` (400 otherwise). A record set that is not sealed, or that another
-	// batch used, is 409, as is a flow of which an action is gone from the catalog. While the quota
-	// `open_batches` is full the answer is 429 with `Retry-After` (seconds), and a record set stays
-	// sealed.
+	// batch used, is 409. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+	// (seconds), and a record set stays sealed.
 	//
 	// POST /flows/definitions/{definition_id}/trigger
 	TriggerDefinition(ctx context.Context, request OptTriggerRequest, params TriggerDefinitionParams, options ...RequestOption) (*TriggerResult, error)
@@ -1192,9 +1191,9 @@ type ScheduleInvoker interface {
 	//
 	// Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does
 	// so whether or not the schedule is switched on or an earlier batch is under way, and moves no slot. A
-	// definition that is not active answers 400, one of which an action is gone from the catalog 409. It
-	// takes no body: to start the flow with other input, trigger its definition. While the quota
-	// `open_batches` is full the answer is 429 with `Retry-After` (seconds).
+	// definition that is not active answers 400. It takes no body: to start the flow with other input,
+	// trigger its definition. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+	// (seconds).
 	//
 	// POST /flows/schedules/{schedule_id}/run
 	RunSchedule(ctx context.Context, params RunScheduleParams, options ...RequestOption) (*TriggerResult, error)
@@ -27037,9 +27036,9 @@ func (c *Client) sendRotateWebhookSecret(ctx context.Context, params RotateWebho
 //
 // Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does
 // so whether or not the schedule is switched on or an earlier batch is under way, and moves no slot. A
-// definition that is not active answers 400, one of which an action is gone from the catalog 409. It
-// takes no body: to start the flow with other input, trigger its definition. While the quota
-// `open_batches` is full the answer is 429 with `Retry-After` (seconds).
+// definition that is not active answers 400. It takes no body: to start the flow with other input,
+// trigger its definition. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+// (seconds).
 //
 // POST /flows/schedules/{schedule_id}/run
 func (c *Client) RunSchedule(ctx context.Context, params RunScheduleParams, options ...RequestOption) (*TriggerResult, error) {
@@ -28934,9 +28933,8 @@ func (c *Client) sendTestNewCredential(ctx context.Context, request *CredentialC
 // Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one
 // `input_data` object; with none of them the batch has one record, `{}`. More than one of them is 422.
 // The definition must be `active` (400 otherwise). A record set that is not sealed, or that another
-// batch used, is 409, as is a flow of which an action is gone from the catalog. While the quota
-// `open_batches` is full the answer is 429 with `Retry-After` (seconds), and a record set stays
-// sealed.
+// batch used, is 409. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+// (seconds), and a record set stays sealed.
 //
 // POST /flows/definitions/{definition_id}/trigger
 func (c *Client) TriggerDefinition(ctx context.Context, request OptTriggerRequest, params TriggerDefinitionParams, options ...RequestOption) (*TriggerResult, error) {

@@ -29104,9 +29104,9 @@ func (s *Server) handleRotateWebhookSecretRequest(args [1]string, argsEscaped bo
 //
 // Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does
 // so whether or not the schedule is switched on or an earlier batch is under way, and moves no slot. A
-// definition that is not active answers 400, one of which an action is gone from the catalog 409. It
-// takes no body: to start the flow with other input, trigger its definition. While the quota
-// `open_batches` is full the answer is 429 with `Retry-After` (seconds).
+// definition that is not active answers 400. It takes no body: to start the flow with other input,
+// trigger its definition. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+// (seconds).
 //
 // POST /flows/schedules/{schedule_id}/run
 func (s *Server) handleRunScheduleRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -31422,9 +31422,8 @@ func (s *Server) handleTestNewCredentialRequest(args [0]string, argsEscaped bool
 // Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one
 // `input_data` object; with none of them the batch has one record, `{}`. More than one of them is 422.
 // The definition must be `active` (400 otherwise). A record set that is not sealed, or that another
-// batch used, is 409, as is a flow of which an action is gone from the catalog. While the quota
-// `open_batches` is full the answer is 429 with `Retry-After` (seconds), and a record set stays
-// sealed.
+// batch used, is 409. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+// (seconds), and a record set stays sealed.
 //
 // POST /flows/definitions/{definition_id}/trigger
 func (s *Server) handleTriggerDefinitionRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -115,7 +115,7 @@ func (h triggerHandler) version(ctx context.Context, tx pgx.Tx, in *run.StartInp
 		return "", err
 	}
 	h.starts.known(plan)
-	return txID, plan.Startable()
+	return txID, plan.Runnable()
 }
 
 // unlessCommitted returns why a start did not happen, or nobody knows whether it did; nil if only the answer of its

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"flowlane/internal/fault"
 	"flowlane/internal/platform/catalog"
 )
 
@@ -105,14 +104,6 @@ func (p *Plan) Runnable() error {
 					p.Version, p.DefinitionID, s.ID, t.ID, t.Gone)
 			}
 		}
-	}
-	return nil
-}
-
-// Startable is Runnable for whoever asks for a start. Fault: Conflict.
-func (p *Plan) Startable() error {
-	if err := p.Runnable(); err != nil {
-		return fault.New(fault.Conflict, "The flow cannot run: %v", err)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (s *Service) prepare(ctx context.Context, tx pgx.Tx, orgID, definitionID uu
 	if err != nil {
 		return nil, fmt.Errorf("plan of definition %s: %w", definitionID, err)
 	}
-	if err := plan.Startable(); err != nil {
+	if err := plan.Runnable(); err != nil {
 		return nil, err
 	}
 	p := &preparedStart{plan: plan, version: version}

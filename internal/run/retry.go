@@ -117,8 +117,8 @@ func (r *retrying) open(ctx context.Context) (err error) {
 	if status := r.of.FlowBatchCount.Status; !batch.BatchTerminal(status) {
 		return fault.New(fault.Conflict, "Batch is %s; only a batch that is over can be retried", status)
 	}
-	if err := r.of.Plan.Startable(); err != nil {
-		return err
+	if err := r.of.Plan.Runnable(); err != nil {
+		return fault.New(fault.Conflict, "The batch cannot be tried again: %v", err)
 	}
 	_, err = r.s.q.DefinitionForStart(ctx, r.tx, db.DefinitionForStartParams{OrgID: r.in.OrgID, ID: b.DefinitionID})
 	if pg.IsNoRows(err) {

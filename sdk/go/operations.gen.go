@@ -821,9 +821,8 @@ func (c *Client) GetDefinitionVersion(ctx context.Context, definitionID string, 
 // TriggerDefinition: Start a flow.
 // Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one `input_data`
 // object; with none of them the batch has one record, `{}`. More than one of them is 422. The definition must be
-// `active` (400 otherwise). A record set that is not sealed, or that another batch used, is 409, as is a flow of which
-// an action is gone from the catalog. While the quota `open_batches` is full the answer is 429 with `Retry-After`
-// (seconds), and a record set stays sealed.
+// `active` (400 otherwise). A record set that is not sealed, or that another batch used, is 409. While the quota
+// `open_batches` is full the answer is 429 with `Retry-After` (seconds), and a record set stays sealed.
 func (c *Client) TriggerDefinition(ctx context.Context, definitionID string, body *TriggerRequest) (answer TriggerResult, err error) {
 	err = c.do(ctx, call{"TriggerDefinition", "POST", "/flows/definitions/" + url.PathEscape(definitionID) + "/trigger", nil, body}, &answer)
 	return answer, err
@@ -1084,8 +1083,7 @@ func (c *Client) AllScheduleFires(ctx context.Context, scheduleID string, params
 
 // RunSchedule: Run a schedule now.
 // Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does so whether or
-// not the schedule is switched on or an earlier batch is under way, and moves no slot. A definition that is not active
-// answers 400, one of which an action is gone from the catalog 409.
+// not the schedule is switched on or an earlier batch is under way, and moves no slot. A definition that is not active answers 400.
 // It takes no body: to start the flow with other input, trigger its definition. While the quota `open_batches` is full the
 // answer is 429 with `Retry-After` (seconds).
 func (c *Client) RunSchedule(ctx context.Context, scheduleID string) (answer TriggerResult, err error) {

@@ -658,9 +658,8 @@ class Operations(Transport):
         """Start a flow.
         Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one `input_data`
         object; with none of them the batch has one record, `{}`. More than one of them is 422. The definition must be
-        `active` (400 otherwise). A record set that is not sealed, or that another batch used, is 409, as is a flow of which
-        an action is gone from the catalog. While the quota `open_batches` is full the answer is 429 with `Retry-After`
-        (seconds), and a record set stays sealed.
+        `active` (400 otherwise). A record set that is not sealed, or that another batch used, is 409. While the quota
+        `open_batches` is full the answer is 429 with `Retry-After` (seconds), and a record set stays sealed.
         """
         return self._call("trigger_definition", "POST", f"/flows/definitions/{segment(definition_id)}/trigger", body=body, key=idempotency_key or self._new_key())
 
@@ -860,8 +859,7 @@ class Operations(Transport):
     def run_schedule(self, schedule_id: str, *, idempotency_key: str | None = None) -> models.TriggerResult:
         """Run a schedule now.
         Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does so whether or
-        not the schedule is switched on or an earlier batch is under way, and moves no slot. A definition that is not active
-        answers 400, one of which an action is gone from the catalog 409.
+        not the schedule is switched on or an earlier batch is under way, and moves no slot. A definition that is not active answers 400.
         It takes no body: to start the flow with other input, trigger its definition. While the quota `open_batches` is full the
         answer is 429 with `Retry-After` (seconds).
         """

@@ -1461,9 +1461,8 @@ export class DefinitionsOperations extends HeyApiClient {
      *
      * Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one `input_data`
      * object; with none of them the batch has one record, `{}`. More than one of them is 422. The definition must be
-     * `active` (400 otherwise). A record set that is not sealed, or that another batch used, is 409, as is a flow of which
-     * an action is gone from the catalog. While the quota `open_batches` is full the answer is 429 with `Retry-After`
-     * (seconds), and a record set stays sealed.
+     * `active` (400 otherwise). A record set that is not sealed, or that another batch used, is 409. While the quota
+     * `open_batches` is full the answer is 429 with `Retry-After` (seconds), and a record set stays sealed.
      *
      */
     public trigger<ThrowOnError extends boolean = true>(options: Options<TriggerDefinitionData, ThrowOnError>) {
@@ -1794,8 +1793,7 @@ export class SchedulesOperations extends HeyApiClient {
      * Run a schedule now
      *
      * Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does so whether or
-     * not the schedule is switched on or an earlier batch is under way, and moves no slot. A definition that is not active
-     * answers 400, one of which an action is gone from the catalog 409.
+     * not the schedule is switched on or an earlier batch is under way, and moves no slot. A definition that is not active answers 400.
      * It takes no body: to start the flow with other input, trigger its definition. While the quota `open_batches` is full the
      * answer is 429 with `Retry-After` (seconds).
      *
