@@ -146,7 +146,9 @@ func TestMove_LateBlob(t *testing.T) {
 				VALUES (gen_random_uuid(), $1, 1, flow.clock())`, m.OrgID)
 		}
 	}
-	require.ErrorContains(t, m.Run(m.ctx), "large bodies in a store")
+	err := m.Run(m.ctx)
+	require.ErrorContains(t, err, "large bodies in a store")
+	require.ErrorContains(t, err, "taken back with --abort")
 	m.Say = nil
 	require.NoError(t, m.Abort(m.ctx))
 	assert.Equal(t, []string{"active", "none"}, []string{m.status(t, m.From), m.status(t, m.To)})

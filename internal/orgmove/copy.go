@@ -80,7 +80,7 @@ func (m *Mover) copyAll(ctx context.Context) error {
 		return fmt.Errorf("begin to read: %w", err)
 	}
 	if err := m.refused(ctx, from); err != nil { // it may have changed since it was looked at first
-		return err
+		return fmt.Errorf("%w; its requests are refused until the move goes on, or is taken back with --abort", err)
 	}
 	tables, err := tablesOf(ctx, from, m.OrgID)
 	if err != nil {

@@ -102,12 +102,14 @@ func TestDecode(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(text), &node); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second time the node is as it was
-			v, err := flowfile.Decode(&node)
-			got, _ := json.Marshal(v)
-			if err != nil || string(got) != want {
-				t.Errorf("%s: %s, %v; want %s", text, got, err, want)
-			}
+		before, _ := yaml.Marshal(&node)
+		v, err := flowfile.Decode(&node)
+		got, _ := json.Marshal(v)
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
+		}
+		if after, _ := yaml.Marshal(&node); strings.Contains(string(after), `\0`) {
+			t.Errorf("of %s the node has become %s", before, after)
 		}
 	}
 }
