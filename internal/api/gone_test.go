@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -81,6 +82,8 @@ func TestBatch_ActionGone(t *testing.T) {
 	definition := s.define(push)
 	ended := s.trigger(definition, `{"records":[{"id":"k0"},{"id":"k1"},{"id":"k2"}]}`)
 	require.Equal(t, "completed", s.await(ended)["status"])
+	starter := s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__start_flow",
+		"params":{"definition_id":%q}}]}]`, definition))
 	copied := s.trigger(s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"extra__flow__copy","params":{"value":7}}]}]`), `{"records":[{}]}`)
 	require.Equal(t, "completed", s.await(copied)["status"])
 	waiting := s.trigger(definition, `{"records":[{"id":"k3"}],"scheduled_at":"2099-01-01T00:00:00Z"}`)
@@ -113,6 +116,12 @@ func TestBatch_ActionGone(t *testing.T) {
 	assert.Contains(t, string(refused.Body), "Workflow start failed, records cleaned up")
 	assert.Equal(t, 3, strings.Count(string(s.Do(http.MethodGet, "/flows/batches", nil).Want(http.StatusOK).Body),
 		`"trigger_id"`))
+
+	// A task that starts such a flow fails, and says why; its batch does not wait for the catalog.
+	failed := s.trigger(starter, `{"records":[{}]}`)
+	require.Equal(t, "failed", s.await(failed)["status"])
+	assert.Contains(t, string(s.Do(http.MethodGet, "/flows/jobs/"+failed+".0", nil).Want(http.StatusOK).Body),
+		"version 1 of definition "+definition+" no longer fits the catalog: step")
 	s.Do(http.MethodPost, "/flows/batches/"+waiting+"/cancel", nil).Want(http.StatusOK)
 	assert.Equal(t, "unprocessed", s.get("/flows/jobs/" + waiting + ".0")["status"])
 }

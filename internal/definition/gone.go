@@ -95,13 +95,20 @@ func lost(id string, was traits) *catalog.Action {
 	return a
 }
 
-// Runnable returns an error that names the first task that can no longer run; nil where all can.
+// GoneError says why a version of a definition cannot run: the catalog has lost an action of it, or the action no longer
+// takes a task as it is written. The version can run again once the catalog is as it was.
+type GoneError struct{ reason string }
+
+// Error is for the people of the organization: it names the step, the task and the action.
+func (e *GoneError) Error() string { return e.reason }
+
+// Runnable returns a *GoneError that names the first task that can no longer run; nil where all can.
 func (p *Plan) Runnable() error {
 	for _, s := range p.Steps {
 		for _, t := range s.Tasks {
 			if t.Gone != "" {
-				return fmt.Errorf("version %d of definition %s no longer fits the catalog: step %q, task %q: %s",
-					p.Version, p.DefinitionID, s.ID, t.ID, t.Gone)
+				return &GoneError{fmt.Sprintf("version %d of definition %s no longer fits the catalog: step %q, task %q: %s",
+					p.Version, p.DefinitionID, s.ID, t.ID, t.Gone)}
 			}
 		}
 	}

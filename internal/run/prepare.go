@@ -101,6 +101,9 @@ func Refusal(err error) (reason string, inside bool) {
 	if f := (*fault.Error)(nil); errors.As(err, &f) {
 		return f.Detail, false
 	}
+	if gone := (*definition.GoneError)(nil); errors.As(err, &gone) {
+		return "The flow could not be started: " + gone.Error(), false
+	}
 	return "The flow could not be started; the service has logged why", true
 }
 
