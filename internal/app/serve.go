@@ -154,7 +154,7 @@ func (a *App) shutdown(ctx context.Context, server *http.Server) error {
 	var workErr error
 	if a.runner != nil {
 		workErr = a.runner.Stop(ctx)
-		a.Dispatcher.Drain(drain)
+		a.Dispatcher.Shutdown(drain)
 	}
 	return errors.Join(workErr, <-served)
 }

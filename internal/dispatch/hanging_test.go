@@ -111,5 +111,5 @@ func TestWaitingTakesNoPlace(t *testing.T) {
 func (b *bundle) hangUp() {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	b.disp.Drain(over)
+	b.disp.Shutdown(over)
 }

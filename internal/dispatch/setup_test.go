@@ -172,7 +172,7 @@ func setupPool(t *testing.T, pool *pgxpool.Pool, opts dispatch.Options, change f
 		if err := runner.Stop(stop); err != nil {
 			t.Errorf("stop: %v", err)
 		}
-		b.disp.Drain(stop)
+		b.disp.Shutdown(stop)
 	})
 	b.join("Acme")
 	return b

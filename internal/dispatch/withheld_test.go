@@ -78,7 +78,7 @@ func TestNothingForgottenIsWritten(t *testing.T) {
 	w.latch.open()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	w.disp.Drain(ctx)
+	w.disp.Shutdown(ctx)
 	if n := w.arrived.Load(); n != 0 || ctx.Err() != nil {
 		t.Fatalf("%d requests arrived, %v", n, ctx.Err())
 	}

@@ -357,3 +357,34 @@ func errorText(e *batch.JobError) string {
 	b, _ := json.Marshal(e) // strings alone: cannot fail
 	return string(b)
 }
+
+// beginOne locks one batch of an organization. Fault: NotFound.
+func (s *Service) beginOne(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (*Change, *lockedBatch, error) {
+	c, err := s.Begin(ctx, tx, batchID)
+	if err != nil {
+		return nil, nil, err
+	}
+	h := c.heads[batchID]
+	if h == nil || h.OrgID != orgID {
+		return c, nil, fault.Missing("Batch")
+	}
+	return c, h, nil
+}
+
+// beginOpen is beginOne for a batch that must not be over. Faults: NotFound; Conflict.
+func (s *Service) beginOpen(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (*Change, *lockedBatch, error) {
+	c, h, err := s.beginOne(ctx, tx, orgID, batchID)
+	if err == nil && batch.BatchTerminal(h.Status) {
+		err = fault.New(fault.Conflict, "Batch is already %s", h.Status).Known(fault.BatchOver)
+	}
+	return c, h, err
+}
+
+// stopped reports whether nothing of the batch is sent any more: it is over, its failure threshold stopped it, or it
+// was deleted.
+func (h *lockedBatch) stopped() bool {
+	return h == nil || batch.BatchTerminal(h.Status) || h.StoppedAt != nil
+}
+
+// barred reports whether nothing of the batch is sent or worked on now: it is stopped, or paused.
+func (h *lockedBatch) barred() bool { return h.stopped() || h.Status == batch.BatchPaused }

@@ -115,7 +115,7 @@ func (v *Vault) RotateOrgKey(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) er
 	if err != nil {
 		return fmt.Errorf("make a keyset: %w", err)
 	}
-	if err := v.reseal(ctx, tx, orgID, old, fresh); err != nil {
+	if err := v.reencrypt(ctx, tx, orgID, old, fresh); err != nil {
 		return err
 	}
 	wrapped, err := v.wrap(orgID, fresh)
@@ -129,18 +129,18 @@ func (v *Vault) RotateOrgKey(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) er
 	return nil
 }
 
-func (v *Vault) reseal(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, old, fresh *keyset.Handle) error {
+func (v *Vault) reencrypt(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, old, fresh *keyset.Handle) error {
 	secrets, err := v.queries.VaultSecretList(ctx, tx, orgID)
 	if err != nil {
 		return fmt.Errorf("list the secrets of organization %s: %w", orgID, err)
 	}
 	for _, s := range secrets {
 		bound := binding(orgID, s.ID, s.Version)
-		plain, err := unseal(old, s.Ciphertext, bound)
+		plain, err := decrypt(old, s.Ciphertext, bound)
 		if err != nil {
 			return fmt.Errorf("decrypt secret %s: %w", s.ID, err)
 		}
-		sealed, err := seal(fresh, plain, bound)
+		sealed, err := encrypt(fresh, plain, bound)
 		if err != nil {
 			return fmt.Errorf("encrypt secret %s: %w", s.ID, err)
 		}

@@ -58,7 +58,7 @@ func (v *Vault) Put(ctx context.Context, tx pgx.Tx, orgID, secretID uuid.UUID, p
 		return 0, fmt.Errorf("read the version of secret %s: %w", secretID, err)
 	}
 	version++
-	sealed, err := seal(handle, plain, binding(orgID, secretID, version))
+	sealed, err := encrypt(handle, plain, binding(orgID, secretID, version))
 	if err != nil {
 		return 0, fmt.Errorf("encrypt secret %s: %w", secretID, err)
 	}
@@ -86,7 +86,7 @@ func (v *Vault) Get(ctx context.Context, q db.DBTX, orgID, secretID uuid.UUID) (
 	if err != nil {
 		return nil, 0, err
 	}
-	plain, err := unseal(handle, row.Ciphertext, binding(orgID, secretID, row.Version))
+	plain, err := decrypt(handle, row.Ciphertext, binding(orgID, secretID, row.Version))
 	if err != nil {
 		return nil, 0, fmt.Errorf("decrypt secret %s: %w", secretID, err)
 	}
@@ -169,7 +169,7 @@ func binding(orgID, secretID uuid.UUID, version int64) []byte {
 	return fmt.Appendf(nil, "%s/%s/%d", orgID, secretID, version)
 }
 
-func seal(handle *keyset.Handle, plain, bound []byte) ([]byte, error) {
+func encrypt(handle *keyset.Handle, plain, bound []byte) ([]byte, error) {
 	primitive, err := aead.New(handle)
 	if err != nil {
 		return nil, fmt.Errorf("open the keyset: %w", err)
@@ -177,7 +177,7 @@ func seal(handle *keyset.Handle, plain, bound []byte) ([]byte, error) {
 	return primitive.Encrypt(plain, bound)
 }
 
-func unseal(handle *keyset.Handle, sealed, bound []byte) ([]byte, error) {
+func decrypt(handle *keyset.Handle, sealed, bound []byte) ([]byte, error) {
 	primitive, err := aead.New(handle)
 	if err != nil {
 		return nil, fmt.Errorf("open the keyset: %w", err)

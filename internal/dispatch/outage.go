@@ -8,40 +8,11 @@ import (
 )
 
 const (
-	// DefaultDrain is how long a process that stops waits for its calls in flight where nothing else is set, MostDrain
-	// the most that can be: no call takes longer.
-	DefaultDrain, MostDrain = 30 * time.Second, time.Hour
 	// readBackFor is how long it is tried to find out whether a claim was committed.
 	readBackFor = 8 * time.Second
 	// firstPause and lastPause are those between two attempts to write while the database is away.
 	firstPause, lastPause = 50 * time.Millisecond, 2 * time.Second
 )
-
-// Open lets starts claim calls, until Drain.
-func (d *Dispatcher) Open() {
-	d.flights.mu.Lock()
-	defer d.flights.mu.Unlock()
-	d.flights.claiming = true
-}
-
-// Drain waits until every call of this process is settled. When ctx ends it cuts those that are under way, which
-// reconciliation finds out about; it must come after the last pass.
-func (d *Dispatcher) Drain(ctx context.Context) {
-	d.flights.mu.Lock()
-	d.flights.claiming = false
-	d.flights.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		d.flights.sending.Wait()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		d.cut()
-		<-done
-	}
-}
 
 // keepTrying repeats what failed because the database was away, until ctx ends: an answer that is given up costs a
 // lookup, or is lost for good where there is none. do must be harmless to repeat.
