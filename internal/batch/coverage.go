@@ -42,6 +42,7 @@ func StatusOfCall(callState *string) Status {
 	return Started
 }
 
+// PartOfRow returns a part as stored. First and Size are those of its slice, and not set.
 func PartOfRow(r *db.PartsOfSlicesRow) Part {
 	return Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo,
 		SliceNo: r.SliceNo, Begins: r.Begins, From: r.FromOff, To: r.ToOff,
@@ -75,10 +76,12 @@ func (c *Coverage) Current(step int16, offset int32, detachedStep int16) Status 
 	return Queued
 }
 
+// Remove takes out the part of this id, which is settled.
 func (c *Coverage) Remove(id int64) {
 	c.Parts = slices.DeleteFunc(c.Parts, func(p CoveringPart) bool { return p.ID == id })
 }
 
+// Rank orders the statuses of records that have several parts: the one of the highest rank is shown.
 func Rank(s Status) int {
 	switch s {
 	case Unresolved:

@@ -33,22 +33,25 @@ type JobError struct {
 // Entry is what one attempt of a task did to the records From..To-1 of a slice (but for the offsets left out).
 // The last entry that covers a record is the one in force; earlier ones are its history.
 type Entry struct {
+	// From and To are offsets in the slice, from 0; To is behind the last one.
 	From int32 `json:"f"`
 	To   int32 `json:"t"`
 	// ChangeNo is the number of the batch's change that left the entry, ClaimNo of the one in which a call took the
 	// records; both tell what came first of several tasks of a step. Stored are the first only with the first entry of
 	// a change, the second only where a step has several tasks that make calls.
-	ChangeNo int64   `json:"q,omitempty"`
-	ClaimNo  int64   `json:"b,omitempty"`
-	LeftOut  []int32 `json:"x,omitempty"`
+	ChangeNo int64 `json:"q,omitempty"`
+	ClaimNo  int64 `json:"b,omitempty"`
+	// LeftOut are the offsets in between of which it does not speak, ascending.
+	LeftOut []int32 `json:"x,omitempty"`
 	// Kind is ok, skipped, failed (for good), rejected, retry (failed, will be tried again), element (one element came
 	// to its end, others may follow), waiting (for what the task waits for), unknown or requeued.
-	Kind    string `json:"k"`
-	Attempt int32  `json:"n,omitempty"`
+	Kind string `json:"k"`
+	// Attempt is which attempt of the task it was, from 1; 0 where the task was not tried.
+	Attempt int32 `json:"n,omitempty"`
 	// Element is the element of the task's for_each, from 0.
 	Element int32  `json:"i,omitempty"`
 	CallID  CallID `json:"c,omitzero"`
-	// StartedAt and EndedAt are Unix milliseconds.
+	// StartedAt and EndedAt are Unix milliseconds; 0 where no call was made.
 	StartedAt int64           `json:"s,omitempty"`
 	EndedAt   int64           `json:"e,omitempty"`
 	Output    json.RawMessage `json:"o,omitempty"`
@@ -136,6 +139,7 @@ func optional[T comparable](v T) *T {
 	return &v
 }
 
+// Millis returns a time in Unix milliseconds; 0 for the zero time.
 func Millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -150,10 +154,12 @@ type CallID uuid.UUID
 // IsZero reports whether there is no call.
 func (id CallID) IsZero() bool { return id == CallID{} }
 
+// MarshalText implements encoding.TextMarshaler.
 func (id CallID) MarshalText() ([]byte, error) {
 	return base64.RawURLEncoding.AppendEncode(nil, id[:]), nil
 }
 
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (id *CallID) UnmarshalText(text []byte) error {
 	raw, err := base64.RawURLEncoding.AppendDecode(nil, text)
 	if err != nil || len(raw) != len(id) {
@@ -189,6 +195,8 @@ var entryDict = s2.MakeDict([]byte(`"code":"unknown_outcome",`+
 	`"},"body":{"id":"","status":"ok"}}}`+"\n"+
 	`{"f":0,"t":1,"q":2,"k":"ok","n":1,"c":"Aa","s":1,"e":1,"o":{"status":204,"headers":{"date":"Thu, 01 Jan 2026 00:00:00 GMT"},"body":null}}`+"\n"), nil)
 
+// EncodeEntries returns the body of a fragment that holds entries, compressed where that is shorter. It fails only for
+// an output that is no JSON.
 func EncodeEntries(entries []Entry) ([]byte, error) {
 	var plain bytes.Buffer
 	plain.WriteByte(EncodingPlain)
@@ -356,6 +364,7 @@ func shownTime(millis int64) *time.Time {
 	return new(time.UnixMilli(millis).UTC())
 }
 
+// DecodeEntry reads an entry from its line of a fragment. It fails for what EncodeEntries has not written.
 func DecodeEntry(line []byte) (t Entry, err error) {
 	if err := json.Unmarshal(line, &t); err != nil {
 		return t, fmt.Errorf("%w: %w", errFragment, err)

@@ -13,8 +13,10 @@ import (
 
 // Fragment is a fragment as stored, of one task.
 type Fragment struct {
+	// Step and Task are numbers in the plan, from 0.
 	Step, Task int16
-	Body       []byte
+	// Body is as EncodeEntries made it; empty where load reads it.
+	Body []byte
 	// inherited ones are of an earlier batch, whose slice began off records before.
 	inherited bool
 	off       int32
@@ -64,6 +66,7 @@ func ReadFragments(ctx context.Context, conn db.DBTX, inherited db.InheritedRead
 // Decoder reads an entry of a step, or less of it than all.
 type Decoder func(step int16, line []byte) (Entry, error)
 
+// DecodeWhole is the Decoder that reads all of an entry.
 func DecodeWhole(_ int16, line []byte) (Entry, error) { return DecodeEntry(line) }
 
 // DecodeFragments decodes the entries of fragments of a slice of so many records, but for those whose offsets lie where

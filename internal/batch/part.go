@@ -12,20 +12,25 @@ import (
 // Part is a range of a slice's records for one task: queued, or covered by a call. A stored part can go over several
 // slices; it is then several of these, with one ID.
 type Part struct {
-	ID             int64
-	BatchID        uuid.UUID
+	// ID is 0 for a part that has no row of its own.
+	ID      int64
+	BatchID uuid.UUID
+	// StepNo and TaskNo are numbers in the plan, from 0.
 	StepNo, TaskNo int16
-	SliceNo        int32
+	// SliceNo is the number of the slice in its batch, from 0.
+	SliceNo int32
 	// Begins is the slice in which its row begins, which may lie before: with the batch and the ID it names the row.
 	Begins int32
 	// First is the position of the slice's first record.
-	First    int64
+	First int64
+	// From and To are offsets in the slice, from 0; To is behind the last one.
 	From, To int32
 	// Size is how many records the slice has.
 	Size int32
 	// Detached marks one record that goes its own way.
 	Detached bool
-	Attempt  int32
+	// Attempt is which attempt of the task its next call is, from 1.
+	Attempt int32
 	// Element is the element of its task's for_each that the part is for, Elements how many there are: 0 where the
 	// part, or what came of it, speaks of the task as a whole. At Elements, none is left to be called for.
 	Element, Elements int32
@@ -80,6 +85,7 @@ type SliceKey struct {
 	No    int32
 }
 
+// Compare orders slices by their batches, then by their numbers.
 func (k SliceKey) Compare(o SliceKey) int {
 	return cmp.Or(bytes.Compare(k.Batch[:], o.Batch[:]), cmp.Compare(k.No, o.No))
 }

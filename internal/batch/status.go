@@ -39,6 +39,7 @@ var Statuses = [...]Status{
 // Counts says how many jobs stand at each of Statuses.
 type Counts [len(Statuses)]int64
 
+// Index returns the place of a status in Statuses, and so in Counts. It panics for an unknown one.
 func Index(s Status) int {
 	i := slices.Index(Statuses[:], s)
 	if i < 0 {

@@ -110,7 +110,8 @@ func (p *Plan) Task(step, task string) *Task {
 // for budget is no attempt.
 type Retry struct {
 	// MaxAttempts counts the first attempt: 1 never retries.
-	MaxAttempts  int
+	MaxAttempts int
+	// Initial and Max bound the wait between two attempts, which grows by Factor, 1 or more, each time.
 	Initial, Max time.Duration
 	Factor       float64
 }

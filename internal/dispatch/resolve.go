@@ -33,10 +33,12 @@ const (
 // Resolution settles one job that is needs_reconcile or unresolved.
 type Resolution struct {
 	OrgID, BatchID uuid.UUID
-	Position       int64
-	Outcome        Outcome
-	Note           *string
-	By             *uuid.UUID
+	// Position is the job's in its batch, from 0.
+	Position int64
+	Outcome  Outcome
+	// Note is why, in the person's words; By is the person.
+	Note *string
+	By   *uuid.UUID
 }
 
 // Resolve settles a job as a person says, in every call that is in doubt about it. The calls go on without the record:

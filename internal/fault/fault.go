@@ -62,7 +62,8 @@ type Error struct {
 	// Expressions replaces Detail for bad expressions of a definition, each entry naming expression, step, task and
 	// field.
 	Expressions []string
-	RetryAfter  time.Duration
+	// RetryAfter is when the caller may try again, as the Retry-After of the answer; 0 leaves it to package api.
+	RetryAfter time.Duration
 	// To is the root of the service to which a Moved request has to go, without /v1.
 	To string
 	// Reason is a stable word that is narrower than Code, for example "record_set_consumed"; empty where Code says it

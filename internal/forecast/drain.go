@@ -52,6 +52,7 @@ type Rate struct {
 
 // Work is calls that wait under the same conditions.
 type Work struct {
+	// Calls is how many.
 	Calls int64
 	// From is when a hold on it ends; zero where nobody holds it.
 	From time.Time

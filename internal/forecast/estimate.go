@@ -28,16 +28,20 @@ const daySeconds = 86400
 // Bucket and ActionID.
 type Question struct {
 	Bucket, ActionID, RecordSetID *string
-	RecordCount                   *int64
+	// RecordCount is how many records it would have.
+	RecordCount *int64
 }
 
 // Estimate is what records cost of one budget.
 type Estimate struct {
-	TenancyID, Bucket    string
-	ActionID             *string
+	TenancyID, Bucket string
+	// ActionID is nil where the question named a bucket alone.
+	ActionID *string
+	// RecordCount is how many records go out, at most MaxRecordsPerRequest of them in a call.
 	RecordCount          int64
 	MaxRecordsPerRequest int
-	Calls, QueuedCalls   int64
+	// Calls is how many they need, QueuedCalls how many others wait before them.
+	Calls, QueuedCalls int64
 	// Day is what the day's budget has left; nil where it has no cap.
 	Day *Day
 	// AsOf is when it was reckoned.
@@ -72,8 +76,9 @@ type Estimate struct {
 
 // Day is the daily budget beside an estimate.
 type Day struct {
+	// Cap and Remaining are units of the budget.
 	Cap, Remaining int64
-	// Percent is the estimate's own share of what remains.
+	// Percent is the estimate's own share of what remains; more than 100 where it takes several days.
 	Percent float64
 	// Spills tells that the estimate and what is queued go past the day.
 	Spills bool

@@ -18,10 +18,12 @@ const historyKept = 30 * 24 * time.Hour
 
 // Spent is one window of a budget in which something was spent, or counted by the provider.
 type Spent struct {
-	Bucket      string
+	Bucket string
+	// Seconds is the window's length.
 	Seconds     int
 	WindowStart time.Time
-	Used, Cap   int
+	// Used and Cap are units of the budget.
+	Used, Cap int
 	// Observed is what the provider counted last; nil where it was not asked.
 	Observed *int
 }
@@ -32,6 +34,7 @@ func (s *Spent) Drift() int { return *s.Observed - s.Used }
 // HistoryFilter selects windows; nil takes all.
 type HistoryFilter struct {
 	Bucket *string
+	// Window is a length in seconds.
 	Window *int
 }
 

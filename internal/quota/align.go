@@ -11,7 +11,8 @@ import (
 type Spending struct {
 	Arrival
 	CredentialID uuid.UUID
-	Calls        int
+	// Calls is what they cost together, in units of the budget.
+	Calls int
 }
 
 // Aligned is a window with what may count in it.

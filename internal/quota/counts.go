@@ -17,6 +17,7 @@ type CountsIn map[WindowKind][]int64
 
 // WindowKind is a kind of window. Bucket names another budget that a call spends; it is empty for that of its queue.
 type WindowKind struct {
+	// Seconds is the length, Rolls tells that the window has no place on the clock.
 	Seconds int
 	Rolls   bool
 	Bucket  string

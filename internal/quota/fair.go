@@ -45,7 +45,8 @@ type LaneShare struct {
 	LaneKey
 	// OrgTag is the organization's place among the organizations, Tag the lane's among the organization's lanes.
 	OrgTag, Tag LaneTag
-	Weight      int
+	// Weight is the lane's share among the lanes of its organization, from 1.
+	Weight int
 }
 
 // Demand is a lane that has calls ready.

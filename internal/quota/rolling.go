@@ -65,7 +65,9 @@ func CellOver(cell int64, seconds int) time.Time {
 
 // Cell is what a cell of a rolling window holds: calls of ours, and of others.
 type Cell struct {
-	No           int64
+	// No is as CellAt counts.
+	No int64
+	// Own and Foreign are units of the budget, as in a Window.
 	Own, Foreign int
 }
 

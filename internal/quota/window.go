@@ -65,12 +65,17 @@ func midnight(y int, m time.Month, d int, loc *time.Location) time.Time {
 
 // Window is one window of a budget.
 type Window struct {
-	Seconds    int
+	// Seconds is its length. A day has 86,400, also where the clocks change.
+	Seconds int
+	// Start is in the window, End is not.
 	Start, End time.Time
 	// Rolls: it has no place on the clock (rolling.go). Cell is then the cell that calls are debited in.
-	Rolls        bool
-	Cell         int64
-	Cap          int
+	Rolls bool
+	Cell  int64
+	// Cap is the most that may be spent in it, margin taken off, in units of the budget: a call costs one, unless the
+	// catalog has a price for it.
+	Cap int
+	// Own is what our calls were debited, Foreign what the provider counted beyond that.
 	Own, Foreign int
 	// Sums are what the calls that are asked about cost of it, each with all before it; nil where each costs 1.
 	Sums []int
@@ -99,8 +104,8 @@ func (s *Window) calls(units int) int {
 // Room is how many of the calls that are asked about may go.
 func (s *Window) Room() int { return max(0, s.calls(s.Remaining())) }
 
-// Likely is the span without what is unsure, which is likelier our own than others': what is shown to people. Claims go
-// by the span itself, which is never below what the provider has counted.
+// Likely is the window without what is unsure, which is likelier our own than others': what is shown to people. Claims
+// go by the window itself, which is never below what the provider has counted.
 func (s Window) Likely() Window {
 	s.Foreign, s.Unsure = s.Foreign-s.Unsure, 0
 	return s

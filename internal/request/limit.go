@@ -37,13 +37,15 @@ func ParseLimit(text string) (Limit, error) {
 // Most bounds both numbers of a limit, so that nothing overflows.
 var Most = Limit{1_000_000_000, 24 * 60}
 
+// String is how answers and settings say a limit: "100 per 1 minute".
 func (l Limit) String() string { return fmt.Sprintf("%d per %d minute", l.Max, l.Minutes) }
 
 func (l Limit) period() time.Duration { return time.Duration(l.Minutes) * time.Minute }
 
 // LimitStatus is where an organization stands within a limit after a request.
 type LimitStatus struct {
-	Limit     Limit
+	Limit Limit
+	// Remaining is how many more requests may be made in the window.
 	Remaining int64
 	// EndsIn is when the window ends and as many requests as ever may be made.
 	EndsIn time.Duration

@@ -44,7 +44,8 @@ func (c *Change) Claim(ctx context.Context, pieces []ClaimedRange) error {
 type ClaimedRange struct {
 	Part   batch.Part
 	CallID uuid.UUID
-	Seq    int32
+	// Seq is its place among the ranges of the call, from 0: the order of the records in the request.
+	Seq int32
 	// NoCall pieces need no call: they are taken off the queue, and Settle says how they came out.
 	NoCall bool
 }

@@ -29,6 +29,7 @@ type Result struct {
 
 // Exception is a record that came out differently from the others of its part.
 type Exception struct {
+	// Offset is that of the record in its slice.
 	Offset int32
 	// Kind is EntryOK (with an output of its own), EntrySkipped, EntryFailed, EntryRejected, EntryRetry or, where the
 	// task goes on with its next element, EntryElement.

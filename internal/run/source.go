@@ -18,6 +18,7 @@ import (
 
 // Records is a slice opened for evaluation. Release it when done: rows and outputs point into its memory.
 type Records struct {
+	// No is the number of the slice in its batch, First the position of its first record; both from 0.
 	No    int32
 	First int64
 	// Rows are the raw JSON records of the slice, by offset.

@@ -52,7 +52,9 @@ type Dashboard struct {
 
 // Point is what was started in one interval, and how it stands now.
 type Point struct {
-	StartsAt          time.Time
+	StartsAt time.Time
+	// Batches is how many were started, Jobs how many records they have; Succeeded and Failed are of the jobs, and the
+	// rest is neither yet, or was cancelled.
 	Batches, Jobs     int64
 	Succeeded, Failed int64
 }
@@ -61,9 +63,11 @@ type Point struct {
 type Definition struct {
 	ID uuid.UUID
 	// Name is empty where the definition was deleted.
-	Name                    string
-	Batches, Jobs           int64
-	Succeeded, Failed       int64
+	Name string
+	// The counts are as in a Point.
+	Batches, Jobs     int64
+	Succeeded, Failed int64
+	// AverageTime and LongestRun are from the start of a batch to its end, of those that are over.
 	AverageTime, LongestRun time.Duration
 }
 

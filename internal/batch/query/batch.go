@@ -21,6 +21,7 @@ func (s *Reader) ReadBatch(ctx context.Context, orgID, id uuid.UUID) (*BatchRow,
 	return s.ReadBatchIn(ctx, s.pool, orgID, id)
 }
 
+// ReadBatchIn is ReadBatch within a transaction.
 func (s *Reader) ReadBatchIn(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*BatchRow, error) {
 	found, err := s.q.BatchRead(ctx, conn, db.BatchReadParams{OrgID: orgID, ID: id})
 	if pg.IsNoRows(err) {
@@ -32,7 +33,8 @@ func (s *Reader) ReadBatchIn(ctx context.Context, conn db.DBTX, orgID, id uuid.U
 // SkippedTask is a task of a batch that left out records by its condition.
 type SkippedTask struct {
 	StepID, TaskID string
-	Records        int64
+	// Records is how many.
+	Records int64
 }
 
 // SkippedTasks reads the tasks of batches of an organization that left out records, in the order of their plans.

@@ -36,8 +36,9 @@ type RecordFilter struct {
 	FromBatch    uuid.UUID
 	FromPosition int64
 	FromRun      int32
-	Skip, Limit  int
-	Want         Want
+	// Skip is how many records to pass over from there, Limit how many to return at most.
+	Skip, Limit int
+	Want        Want
 }
 
 // RecordPage is a page of records. It can be shorter than Limit although there are more: a page is bounded in bytes

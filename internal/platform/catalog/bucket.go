@@ -84,8 +84,9 @@ type Window struct {
 
 // Limits are those that the owner of a credential sets.
 type Limits struct {
-	Windows     []Window `json:"windows"`
-	MaxInFlight int      `json:"max_in_flight,omitempty"`
+	Windows []Window `json:"windows"`
+	// MaxInFlight is how many calls may be under way at once; 0 for as many as the catalog says.
+	MaxInFlight int `json:"max_in_flight,omitempty"`
 }
 
 // ParseLimits reads limits as they are stored; nil for none.

@@ -97,13 +97,15 @@ type Action struct {
 	OutputSchema JSON     `yaml:"output_schema"`
 	Buckets      []string `yaml:"buckets"`
 	// Costs are the prices of the action's calls by bucket, where they are not the bucket's.
-	Costs                map[string]Price `yaml:"costs"`
-	DefaultLane          string           `yaml:"default_lane"`
-	MaxRecordsPerRequest int              `yaml:"max_records_per_request"`
-	MaxBytesPerRequest   int              `yaml:"max_bytes_per_request"`
-	Bulk                 bool             `yaml:"bulk"`
-	OutcomeCheck         OutcomeCheck     `yaml:"outcome_check"`
-	Deprecated           bool             `yaml:"deprecated"`
+	Costs       map[string]Price `yaml:"costs"`
+	DefaultLane string           `yaml:"default_lane"`
+	// MaxRecordsPerRequest and MaxBytesPerRequest bound one call: its records, and its body as it is sent.
+	MaxRecordsPerRequest int `yaml:"max_records_per_request"`
+	MaxBytesPerRequest   int `yaml:"max_bytes_per_request"`
+	// Bulk: one call takes records of several jobs, which end as accepted and not as completed.
+	Bulk         bool         `yaml:"bulk"`
+	OutcomeCheck OutcomeCheck `yaml:"outcome_check"`
+	Deprecated   bool         `yaml:"deprecated"`
 
 	// Utility names the in-process function of a utility action, one of utilities in check.go; empty for actions that
 	// make calls.
