@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/quota"
@@ -259,7 +260,7 @@ func (c *claim) barred(calls []*outboundCall) error {
 
 // afford keeps as many calls as the budget allows, and says when there will be more.
 func (c *claim) afford(ctx context.Context, calls []*outboundCall) (_ []*outboundCall, err error) {
-	until := maxTime(c.lanes[0].BackoffUntil, c.lanes[0].AlsoUntil)
+	until := moment.Later(c.lanes[0].BackoffUntil, c.lanes[0].AlsoUntil)
 	wanted, longest := 0, time.Duration(0)
 	for _, p := range calls {
 		if !p.unsent() {
@@ -320,7 +321,7 @@ func (c *claim) allow(spans []quota.Window, wanted int, budgets ...*meter) (gran
 	var next time.Time
 	var spacing time.Duration
 	for _, m := range budgets {
-		next, spacing = maxTime(next, m.next), max(spacing, m.spacing)
+		next, spacing = moment.Later(next, m.next), max(spacing, m.spacing)
 	}
 	grant = quota.Space(c.now, next, spacing, wanted)
 	within, escalated := quota.Afford(c.now, spans, grant.Calls, c.unread())
@@ -382,7 +383,7 @@ func (c *claim) take(ctx context.Context, calls []*outboundCall) error {
 		decided = append(decided, p.decided...)
 	}
 	for _, p := range c.calls {
-		last = maxTime(last, p.written.SendBefore)
+		last = moment.Later(last, p.written.SendBefore)
 	}
 	if err := c.change.Claim(ctx, pieces); err != nil {
 		return err

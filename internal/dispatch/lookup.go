@@ -11,6 +11,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
 	"flowlane/internal/fault"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
@@ -39,7 +40,7 @@ type lookup struct {
 // after this one.
 func (l *lookup) failed(why string, after time.Duration) {
 	l.checks, l.asked = 1, why
-	l.nextAt = maxTime(l.nextAt, l.now.Add(max(after, LookupPause(int(l.row.Checks)))))
+	l.nextAt = moment.Later(l.nextAt, l.now.Add(max(after, LookupPause(int(l.row.Checks)))))
 }
 
 // check asks the provider, and settles the call where the answer is clear.
@@ -122,7 +123,7 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 	if err != nil || found == nil {
 		return nil, err
 	}
-	final := maxTime(l.row.SendBefore, l.known).Add(l.d.opts.Margin + skew +
+	final := moment.Later(l.row.SendBefore, l.known).Add(l.d.opts.Margin + skew +
 		time.Duration(spec.SettlesWithinSeconds)*time.Second)
 	switch proves := Found(len(found), asked, final); {
 	case proves == provider.Unknown:
@@ -161,7 +162,7 @@ func (l *lookup) committed(ctx context.Context) (*outcome, error) {
 		return v, err
 	}
 	settles := time.Duration(l.action.Call.Job.SettlesWithinSeconds) * time.Second
-	final := maxTime(l.row.SendBefore, l.known).Add(l.d.opts.Margin + l.skew() + settles)
+	final := moment.Later(l.row.SendBefore, l.known).Add(l.d.opts.Margin + l.skew() + settles)
 	switch over := asked.After(final); {
 	case over && l.forgotten():
 		return unresolved("job_forgotten"), nil

@@ -10,6 +10,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/due"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 	"flowlane/internal/quota"
 )
@@ -240,7 +241,7 @@ func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Tim
 		(next.IsZero() || soon.Before(next)) {
 		next = soon
 	}
-	return false, soonest(next, p.again.Until), nil
+	return false, moment.Soonest(next, p.again.Until), nil
 }
 
 // step claims once and sends what it got. progress tells that there may be more at once.
@@ -318,7 +319,7 @@ func (p *pass) bar(got *reserved) {
 	for _, k := range got.scopeFull {
 		p.blocked[k], p.otherBudget[k] = true, true
 		p.again, p.againLocal = p.again.Or(got.scopeDelay),
-			soonest(p.againLocal, time.Now().Add(got.scopeDelay.Until.Sub(got.now)))
+			moment.Soonest(p.againLocal, time.Now().Add(got.scopeDelay.Until.Sub(got.now)))
 	}
 	for _, lane := range got.full {
 		p.full[lane] = true

@@ -12,6 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/due"
+	"flowlane/internal/moment"
 	"flowlane/internal/platform/provider"
 )
 
@@ -62,21 +63,13 @@ func (r *round) next(ctx context.Context, tx pgx.Tx) (more bool, next time.Time,
 	if err != nil {
 		return false, next, fmt.Errorf("read calls under way: %w", err)
 	}
-	next = soonest(r.lostAt, check)
+	next = moment.Soonest(r.lostAt, check)
 	for _, c := range calls {
 		if !r.seen[c.ID] {
-			next = soonest(next, c.SendBefore.Add(r.d.opts.Margin))
+			next = moment.Soonest(next, c.SendBefore.Add(r.d.opts.Margin))
 		}
 	}
 	return false, next, nil
-}
-
-// soonest is the earlier of two times of which the zero one means never.
-func soonest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // round is one run of Reconcile. A call that fails must not hold up the others.
@@ -222,7 +215,7 @@ func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time,
 	for i, call := range calls {
 		left := max(call.SendBefore.Sub(known[i]), 0) + d.opts.Margin - ages[i]
 		if left > 0 {
-			next = soonest(next, now.Add(left))
+			next = moment.Soonest(next, now.Add(left))
 			continue
 		}
 		reading := provider.Reading{Kind: provider.Unknown, Reason: provider.ReasonSenderLost}

@@ -13,6 +13,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/cell"
 	"flowlane/internal/definition"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/credential"
@@ -61,13 +62,6 @@ func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessa
 	return ans, nil
 }
 
-func maxTime(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 // credentialFor returns the credential of a call, or another of the same account and organization where that one is
 // gone.
 func (d *Dispatcher) credentialFor(ctx context.Context, call *db.FlowCall) (*credential.Resolved, error) {
@@ -109,7 +103,7 @@ func (d *Dispatcher) serviceCall(orgID uuid.UUID, action *catalog.Action, cred *
 func (l *lookup) spend(ctx context.Context, p *outboundCall) (*provider.Answer, error) {
 	ans, nextAt, err := l.d.spend(ctx, l.row.Domain, p, l.d.reserveFresh)
 	if ans == nil {
-		l.nextAt = maxTime(l.nextAt, nextAt)
+		l.nextAt = moment.Later(l.nextAt, nextAt)
 	}
 	return ans, err
 }

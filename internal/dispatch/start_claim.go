@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/credential"
 	"flowlane/internal/run"
@@ -247,7 +248,7 @@ func (c *startClaim) write(ctx context.Context, calls []*outboundCall, usage *db
 		batch := p.onlyBatch()
 		c.start.Claim(batch, p.id)
 		c.unmarked = append(c.unmarked, batch)
-		last = maxTime(last, p.written.SendBefore)
+		last = moment.Later(last, p.written.SendBefore)
 	}
 	c.start.Wake(DueReconcile, c.key.String(), last.Add(c.d.opts.Margin))
 	return nil

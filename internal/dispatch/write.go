@@ -12,6 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/cell"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/credential"
 	"flowlane/internal/platform/provider"
@@ -45,7 +46,7 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	m.Resolved, m.States = append(m.Resolved, call.Resolved), append(m.States, state)
 	m.Settled = append(m.Settled, call.settled)
 	m.Refs = append(m.Refs, v.reading.Reference)
-	s.checkAt = soonest(s.checkAt, checkAt)
+	s.checkAt = moment.Soonest(s.checkAt, checkAt)
 	m.NextCheckAts, m.Notes = append(m.NextCheckAts, checkAt), append(m.Notes, v.reading.Reason)
 	m.CountsIn, m.Costs, m.Failures = append(m.CountsIn, counts), append(m.Costs, cost),
 		append(m.Failures, failureText(&v.reading))

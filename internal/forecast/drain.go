@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"flowlane/internal/dispatch"
+	"flowlane/internal/moment"
 	"flowlane/internal/quota"
 )
 
@@ -161,7 +162,7 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, o order) Drain
 		waits = d.at.Sub(now)
 	}
 	if rate.Idle > 0 && !d.kept && rate.Spacing == 0 && d.sent+int64(rate.UnderWay) <= int64(d.atOnce()) {
-		at = earlier(at, now.Add(rate.each(rate.Idle)))
+		at = moment.Earlier(at, now.Add(rate.each(rate.Idle)))
 	}
 	return Drained{At: at, Source: d.source(), Window: d.window(), waits: waits}
 }
@@ -289,7 +290,7 @@ func (d *drain) step() {
 	if per > 0 { // until windows change, or more comes that may go first
 		until := d.change
 		if !next.IsZero() {
-			until = earlier(until, next.Until)
+			until = moment.Earlier(until, next.Until)
 		}
 		n = min(n, int64((until.Sub(d.at)+per-1)/per))
 	}
@@ -373,7 +374,7 @@ func (d *drain) refreshWindows() {
 			d.touch(t, seconds, d.Caps[seconds])
 		}
 		d.spans = append(d.spans, t.spans...)
-		d.change = earlier(d.change, t.change)
+		d.change = moment.Earlier(d.change, t.change)
 	}
 }
 
@@ -394,7 +395,7 @@ func (d *drain) touch(t *touched, seconds, limit int) {
 	}
 	t.change = t.spans[0].End.Add(d.Skew)
 	if begins := t.spans[len(t.spans)-1].End.Add(-ahead); begins.After(d.at) {
-		t.change = earlier(t.change, begins)
+		t.change = moment.Earlier(t.change, begins)
 	}
 }
 
@@ -448,17 +449,3 @@ func tightest(spans []quota.Window) int {
 }
 
 func keyOfSpan(s *quota.Window) spanKey { return spanKey{s.Seconds, s.Start.Unix()} }
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func maxTime(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}

@@ -17,6 +17,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
+	"flowlane/internal/moment"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/tenant"
 	"flowlane/internal/quota"
@@ -266,7 +267,7 @@ func (s *spend) rolls(bucket string, caps quota.Caps) (out []quota.Window) {
 func (s *spend) rolledOff(bucket string, seconds int) (at time.Time) {
 	for _, r := range s.rolling {
 		if dispatch.BucketOf(r.Bucket) == bucket && int(r.WindowSeconds) == seconds && r.Own+r.ForeignSpend > 0 {
-			at = maxTime(at, quota.CellOver(r.Cell, seconds))
+			at = moment.Later(at, quota.CellOver(r.Cell, seconds))
 		}
 	}
 	return at

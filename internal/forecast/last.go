@@ -3,6 +3,8 @@ package forecast
 import (
 	"slices"
 	"time"
+
+	"flowlane/internal/moment"
 )
 
 const (
@@ -61,7 +63,7 @@ func lasts(now time.Time, work []Work) []int {
 
 // alone is about how long the portions of some work take to come.
 func (w *Work) alone(now time.Time) time.Duration {
-	at, given := maxTime(now, w.From).Add(-1), int64(0)
+	at, given := moment.Later(now, w.From).Add(-1), int64(0)
 	for range portionsTried {
 		next, n := w.Release(at)
 		if at, given = next, given+n; given >= w.Calls {

@@ -12,6 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
+	"flowlane/internal/moment"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
 	"flowlane/internal/quota"
@@ -360,7 +361,7 @@ func (w *waiting) behind(b *backlog, k bucket, caps quota.Caps, e *Estimate, hel
 		c.finish(b, k.name, caps, rate, nil, true)
 		return c
 	}
-	work, from := together(b.spend.now, w.work, true), maxTime(e.from, held.Until)
+	work, from := together(b.spend.now, w.work, true), moment.Later(e.from, held.Until)
 	for i := range e.paced {
 		work = append(work, e.paced[i].Work(b.spend.now, from))
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"flowlane/internal/dispatch"
+	"flowlane/internal/moment"
 	"flowlane/internal/quota"
 )
 
@@ -25,7 +26,7 @@ func (d *drain) betweenReadings(n int64) int64 {
 	}
 	// A reading holds them all that is asked for when they are that old; the one before it may have just missed them.
 	if old := d.sentAt.Add(d.Settled()); old.After(d.at) {
-		d.wait(quota.Delay{Until: earlier(old, d.change), Reason: quota.ReasonWindow})
+		d.wait(quota.Delay{Until: moment.Earlier(old, d.change), Reason: quota.ReasonWindow})
 		return 0
 	}
 	if !d.read {

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"time"
 
+	"flowlane/internal/moment"
 	"flowlane/internal/pacing"
 )
 
@@ -46,7 +47,7 @@ type Paced struct {
 // Work is what waits in the queue, which is held up to from.
 func (p *Paced) Work(now, from time.Time) Work {
 	each := calls(p.Policy.Records, p.PerCall)
-	t := ticks{Paced: p, each: each, start: maxTime(now, from), tick: p.NextAt}
+	t := ticks{Paced: p, each: each, start: moment.Later(now, from), tick: p.NextAt}
 	left, all := p.Records, int64(0)
 	if p.Allowance > 0 && p.LapsesAt.After(t.start) {
 		now := min(p.Allowance, left)
@@ -89,7 +90,7 @@ func (t *ticks) release(after time.Time) (at time.Time, n int64) {
 		}
 		next, lapses := t.Policy.Next(t.tick), t.Policy.Lapses(t.tick)
 		if lapses.After(t.start) {
-			t.add(maxTime(t.tick, t.start), t.each)
+			t.add(moment.Later(t.tick, t.start), t.each)
 			if lapses.Before(next) {
 				t.add(lapses, 0)
 			}
@@ -121,7 +122,7 @@ func (p *Paced) releases(now, from time.Time, most int64) []portion {
 		n := min(together, ticks-done)
 		records := min(n*each, left)
 		left -= records
-		q := portion{from: maxTime(p.Policy.Through(due, done*each+1), now),
+		q := portion{from: moment.Later(p.Policy.Through(due, done*each+1), now),
 			calls: records/each*calls(each, p.PerCall) + calls(records%each, p.PerCall)}
 		done += n
 		if q.to = q.from; n > 1 {

@@ -3,6 +3,7 @@ package forecast
 import (
 	"time"
 
+	"flowlane/internal/moment"
 	"flowlane/internal/quota"
 )
 
@@ -47,7 +48,7 @@ func (d *drain) rollOn(n int64, last time.Time) {
 	for i := range d.rolling {
 		if r := &d.rolling[i]; !r.spread {
 			r.Used += int(n)
-			r.Until = maxTime(r.Until, last.Add(d.counts(r)))
+			r.Until = moment.Later(r.Until, last.Add(d.counts(r)))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"flowlane/internal/moment"
 	"flowlane/internal/quota"
 )
 
@@ -51,7 +52,7 @@ func (d *drain) skipHours(ours int64) {
 	}
 	_, ends := quota.WindowAt(d.at, daySeconds, d.Loc)
 	if _, changes := d.at.In(d.Loc).ZoneBounds(); !changes.IsZero() {
-		ends = earlier(ends, changes)
+		ends = moment.Earlier(ends, changes)
 	}
 	hours := min(int64(ends.Sub(d.at)/time.Hour), int64(day)/calls, ours/calls) - 1
 	if hours <= 0 {

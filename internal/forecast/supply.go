@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"flowlane/internal/moment"
 	"flowlane/internal/quota"
 )
 
@@ -60,7 +61,7 @@ func (d *drain) queue(work []Work) {
 			d.left += w.Calls
 		}
 		s := supply{Work: w, no: i}
-		s.more(maxTime(w.From, d.at).Add(-1))
+		s.more(moment.Later(w.From, d.at).Add(-1))
 		d.supply = append(d.supply, s)
 	}
 }

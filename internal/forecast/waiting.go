@@ -9,6 +9,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
+	"flowlane/internal/moment"
 	"flowlane/internal/pacing"
 	"flowlane/internal/platform/catalog"
 )
@@ -80,7 +81,7 @@ func (c *counting) work(t *taskFacts, r *db.QueueWaitsRow, n int64) (out []waiti
 	c.addLaterCalls(t, r.Records, work.From, !own)
 	if delayed := r.DelayedRecords; delayed > 0 { // a later attempt of some; of a paced queue whatever comes last
 		again := work
-		again.From = maxTime(work.From, r.DelayedUntil)
+		again.From = moment.Later(work.From, r.DelayedUntil)
 		if r.Pacing != nil || delayed == r.Records {
 			work = again
 		} else {

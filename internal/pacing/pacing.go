@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+
+	"flowlane/internal/moment"
 )
 
 // The bounds of a policy's numbers.
@@ -120,7 +122,7 @@ func (p *Policy) First(last, from time.Time) time.Time {
 	if last.IsZero() {
 		return p.opens(from)
 	}
-	return p.opens(latest(from, last.Add(p.Period())))
+	return p.opens(moment.Later(from, last.Add(p.Period())))
 }
 
 // Next returns the tick after one.
@@ -176,11 +178,4 @@ func saturate(n int64, d time.Duration) time.Duration {
 		return most
 	}
 	return time.Duration(n) * d
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

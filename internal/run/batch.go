@@ -15,6 +15,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 	"flowlane/internal/telemetry"
@@ -123,7 +124,7 @@ func (s *Service) readBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID
 		}
 		out[i] = &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata),
 			scope:    facts,
-			beginsAt: latest(r.CreatedAt, pg.Value(r.ScheduledAt)), root: pg.Value(r.RootID), retry: r.RetryOf != nil,
+			beginsAt: moment.Later(r.CreatedAt, pg.Value(r.ScheduledAt)), root: pg.Value(r.RootID), retry: r.RetryOf != nil,
 			records: r.RecordCount, Trace: telemetry.ParentOf(r.Trace)}
 		if plan.VariableSetID.Valid {
 			vars, err := s.q.BatchVars(ctx, conn, db.BatchVarsParams{OrgID: r.OrgID, BatchID: r.ID})
@@ -148,13 +149,6 @@ func (b *Batch) Lost(last *pg.Loss) (loss *pg.Loss, anew bool) {
 	}
 	loss = last.Of(time.Unix(b.root.Time().UnixTime()))
 	return loss, loss != nil
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // Vars returns what expressions of a plan see as `vars` if a batch starts now; nil where the flow has no variables.

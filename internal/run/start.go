@@ -14,6 +14,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/batch"
 	"flowlane/internal/definition"
+	"flowlane/internal/moment"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
@@ -126,7 +127,7 @@ func (s *Service) cache(ctx context.Context, p *preparedStart, in *StartInput, o
 	}
 	b := &Batch{ID: out.BatchID, OrgID: in.OrgID, PageSet: pageSet, Plan: p.plan, Metadata: bytes.Clone(one.Metadata),
 		Vars: p.vars, scope: facts,
-		beginsAt: latest(now, pg.Value(in.ScheduledAt)), root: in.Chain.Root, records: out.RecordCount,
+		beginsAt: moment.Later(now, pg.Value(in.ScheduledAt)), root: in.Chain.Root, records: out.RecordCount,
 		Trace: telemetry.ParentOf(one.Trace)}
 	if page != nil && page.Size() <= remembered {
 		b.page = page

@@ -10,6 +10,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
 	"flowlane/internal/fault"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 )
 
@@ -131,7 +132,7 @@ func (v *Slice) ofRun(r Record, offset, run int32) Record {
 	if before := v.endOf(offset, run-1); before != nil {
 		r.Created = before.EndedAt
 		r.StartedAt = &r.Created
-		r.UpdatedAt = later(r.UpdatedAt, r.Created)
+		r.UpdatedAt = moment.Later(r.UpdatedAt, r.Created)
 	}
 	end := v.endOf(offset, run)
 	if end == nil {

@@ -11,6 +11,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
 	"flowlane/internal/fault"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 )
 
@@ -183,7 +184,7 @@ func (v *Slice) logs(runs []WatchedRun) ([]Log, error) {
 // logInputs begins what the log of a run of the record at this offset is built from.
 func (v *Slice) logInputs(offset, run int32) *logInputs {
 	b := &v.Batch.FlowBatch
-	in := &logInputs{run: run, plan: v.Batch.Plan, began: b.CreatedAt, queued: later(b.CreatedAt,
+	in := &logInputs{run: run, plan: v.Batch.Plan, began: b.CreatedAt, queued: moment.Later(b.CreatedAt,
 		pg.Value(b.ScheduledAt)),
 		staged: v.State == batch.SliceStaged}
 	if before := v.endOf(offset, run-1); before != nil {

@@ -8,6 +8,7 @@ import (
 
 	"flowlane/internal/batch"
 	"flowlane/internal/definition"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 )
 
@@ -292,14 +293,14 @@ func (t *logBuilder) end() {
 			t.endStep(step, status)
 		}
 	}
-	t.last = later(t.last, t.over)
+	t.last = moment.Later(t.last, t.over)
 	t.moveJob(t.status, t.failure)
 	t.close(batch.ExecutionOf(t.status, true))
 }
 
 // close tells that the execution is over.
 func (t *logBuilder) close(status batch.ExecutionStatus) {
-	t.last = later(t.last, t.over)
+	t.last = moment.Later(t.last, t.over)
 	t.emit(Event{Kind: EventExecutionStatus, At: t.last, Status: string(status), Error: t.failure})
 	t.emit(Event{Kind: EventClosed, At: t.last, Status: string(status)})
 }

@@ -13,6 +13,7 @@ import (
 	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 )
 
@@ -201,14 +202,14 @@ func (v *Slice) date(r *Record, o int32, h *history) {
 	}
 	r.UpdatedAt = v.Batch.FlowBatch.CreatedAt
 	if r.StartedAt != nil {
-		r.UpdatedAt = later(r.UpdatedAt, *r.StartedAt)
+		r.UpdatedAt = moment.Later(r.UpdatedAt, *r.StartedAt)
 	}
 	if h.ended > 0 {
-		r.UpdatedAt = later(r.UpdatedAt, time.UnixMilli(h.ended).UTC())
+		r.UpdatedAt = moment.Later(r.UpdatedAt, time.UnixMilli(h.ended).UTC())
 	}
 	j := v.jobs[o]
 	if j != nil {
-		r.UpdatedAt = later(r.UpdatedAt, j.UpdatedAt)
+		r.UpdatedAt = moment.Later(r.UpdatedAt, j.UpdatedAt)
 	}
 	if !batch.Terminal(r.Status) {
 		return
@@ -216,16 +217,9 @@ func (v *Slice) date(r *Record, o int32, h *history) {
 	if closed := cmp.Or(b.StoppedAt, b.CompletedAt); r.Status == batch.Unprocessed && (j == nil ||
 		!batch.Terminal(j.Status)) &&
 		closed != nil {
-		r.UpdatedAt = later(r.UpdatedAt, *closed)
+		r.UpdatedAt = moment.Later(r.UpdatedAt, *closed)
 	}
 	r.CompletedAt = new(r.UpdatedAt)
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // failure is the error of the record at an offset; nil for none. Of one whose call is in doubt it is what went wrong

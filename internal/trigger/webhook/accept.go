@@ -12,6 +12,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/cell"
 	"flowlane/internal/fault"
+	"flowlane/internal/moment"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/request"
@@ -213,7 +214,7 @@ func newWriting(id uuid.UUID, all []*arrival) *writing {
 			continue
 		}
 		if !a.at.IsZero() {
-			w.earliest, w.latest = maxTime(w.earliest, a.at.Add(-drift)), sooner(w.latest, a.at.Add(drift))
+			w.earliest, w.latest = moment.Later(w.earliest, a.at.Add(-drift)), moment.Earlier(w.latest, a.at.Add(drift))
 		}
 		i, seen := at[a.message.ID]
 		if !seen {
@@ -261,20 +262,6 @@ func (w *writing) outdate(now time.Time) {
 		}
 	}
 	*w = *newWriting(w.id, kept)
-}
-
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func sooner(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // done notes what was written.

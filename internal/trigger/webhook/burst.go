@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"flowlane/internal/moment"
 )
 
 const (
@@ -60,5 +62,5 @@ func (c *bursts) put(id uuid.UUID, now time.Time, lasts time.Duration) {
 	if c.until == nil {
 		c.until = map[uuid.UUID]time.Time{}
 	}
-	c.until[id] = maxTime(c.until[id], now.Add(lasts))
+	c.until[id] = moment.Later(c.until[id], now.Add(lasts))
 }

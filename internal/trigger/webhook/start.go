@@ -13,6 +13,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 	"flowlane/internal/run"
@@ -151,7 +152,7 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 		if time.Since(began) > templateSlow {
 			s.bursts.alone(j.in.ID, time.Now())
 		}
-		all, whose, now = append(all, starts), append(whose, j), maxTime(now, fresh[0].ReceivedAt)
+		all, whose, now = append(all, starts), append(whose, j), moment.Later(now, fresh[0].ReceivedAt)
 	}
 	if len(startable(whose)) < len(whose) {
 		return errLeft
