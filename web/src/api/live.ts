@@ -11,7 +11,8 @@ export const resting = 15_000;
  * Reads something again and again while the page is looked at: often while it moves, seldom while it rests. What was read before
  * stays on the page while it is read anew, and when that fails.
  */
-export function useLive<T>(key: unknown[], read: (signal: AbortSignal) => Promise<T>, moves: boolean | ((data: T) => boolean) = false) {
+export function useLive<T>(key: unknown[], read: (signal: AbortSignal) => Promise<T>, moves: boolean | ((data: T) => boolean) = false,
+  rest = resting) {
   return useQuery({
     queryKey: key,
     queryFn: ({ signal }) => read(signal),
@@ -20,7 +21,7 @@ export function useLive<T>(key: unknown[], read: (signal: AbortSignal) => Promis
       if (signedOut(query.state.error)) return false;
       const data = query.state.data as T | undefined;
       const busy = typeof moves === 'function' ? data !== undefined && moves(data) : moves;
-      return busy ? moving : resting;
+      return busy ? moving : rest;
     },
   });
 }

@@ -1,1 +1,0 @@
-import{t as e}from"./client--l7CbJbS.js";import{l as t,p as n}from"./index-0n_Irj0x.js";function r(){let r=n([`flows`,`names`],n=>t(t=>e.definitions.list({query:{limit:200,...t},signal:n})));return new Map(r.data?.map(e=>[e.id,e.name]))}export{r as t};
