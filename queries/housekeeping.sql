@@ -85,14 +85,16 @@ WHERE k.org_id = old.org_id AND k.key_hash = old.key_hash;
 
 -- name: DueBacklog :many
 -- How many due rows of each kind wait for their time, are overdue, and for how long the oldest has been, or are being
--- worked on.
+-- worked on, and how many have failed several times in a row.
 SELECT kind,
-    count(*) FILTER (WHERE NOT leased AND due_at > flow.clock()) AS waiting,
-    count(*) FILTER (WHERE NOT leased AND due_at <= flow.clock()) AS overdue,
-    coalesce(extract(epoch FROM flow.clock() - min(due_at) FILTER (WHERE NOT leased AND due_at <= flow.clock())), 0)
+    count(*) FILTER (WHERE NOT leased AND due_at > clock.now) AS waiting,
+    count(*) FILTER (WHERE NOT leased AND due_at <= clock.now) AS overdue,
+    coalesce(max(extract(epoch FROM clock.now - due_at)) FILTER (WHERE NOT leased AND due_at <= clock.now), 0)
         ::float8 AS overdue_seconds,
-    count(*) FILTER (WHERE leased) AS leased
-FROM flow.due GROUP BY kind ORDER BY kind;
+    count(*) FILTER (WHERE leased) AS leased,
+    count(*) FILTER (WHERE failures > 3) AS failing
+FROM (SELECT clock_timestamp() + ahead AS now FROM flow.clock_offset) clock CROSS JOIN flow.due
+GROUP BY kind ORDER BY kind;
 
 -- name: CallsOpen :many
 SELECT state, count(*) AS calls FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting') GROUP BY state

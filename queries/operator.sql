@@ -123,10 +123,10 @@ SELECT bucket, window_seconds, count(*) AS windows, count(*) FILTER (WHERE exhau
 FROM ops.budget_window WHERE cap > 0 GROUP BY bucket, window_seconds;
 
 -- name: OpsUnknownMetrics :many
-SELECT (CASE WHEN age < interval '1 minute' THEN '1m' WHEN age < interval '10 minutes' THEN '10m'
+SELECT state, (CASE WHEN age < interval '1 minute' THEN '1m' WHEN age < interval '10 minutes' THEN '10m'
     WHEN age < interval '1 hour' THEN '1h' WHEN age < interval '1 day' THEN '1d' ELSE 'older' END)::text AS age,
     count(*) AS calls
-FROM ops.unknown_outcome GROUP BY 1;
+FROM ops.unknown_outcome GROUP BY 1, 2;
 
 -- name: OpsSnapshotAge :one
 -- For how long, in seconds, the oldest open transaction has kept vacuum from its work.

@@ -41,12 +41,14 @@ func (q *Queries) CallsOpen(ctx context.Context, db DBTX) ([]CallsOpenRow, error
 
 const dueBacklog = `-- name: DueBacklog :many
 SELECT kind,
-    count(*) FILTER (WHERE NOT leased AND due_at > flow.clock()) AS waiting,
-    count(*) FILTER (WHERE NOT leased AND due_at <= flow.clock()) AS overdue,
-    coalesce(extract(epoch FROM flow.clock() - min(due_at) FILTER (WHERE NOT leased AND due_at <= flow.clock())), 0)
+    count(*) FILTER (WHERE NOT leased AND due_at > clock.now) AS waiting,
+    count(*) FILTER (WHERE NOT leased AND due_at <= clock.now) AS overdue,
+    coalesce(max(extract(epoch FROM clock.now - due_at)) FILTER (WHERE NOT leased AND due_at <= clock.now), 0)
         ::float8 AS overdue_seconds,
-    count(*) FILTER (WHERE leased) AS leased
-FROM flow.due GROUP BY kind ORDER BY kind
+    count(*) FILTER (WHERE leased) AS leased,
+    count(*) FILTER (WHERE failures > 3) AS failing
+FROM (SELECT clock_timestamp() + ahead AS now FROM flow.clock_offset) clock CROSS JOIN flow.due
+GROUP BY kind ORDER BY kind
 `
 
 type DueBacklogRow struct {
@@ -55,10 +57,11 @@ type DueBacklogRow struct {
 	Overdue        int64
 	OverdueSeconds float64
 	Leased         int64
+	Failing        int64
 }
 
 // How many due rows of each kind wait for their time, are overdue, and for how long the oldest has been, or are being
-// worked on.
+// worked on, and how many have failed several times in a row.
 func (q *Queries) DueBacklog(ctx context.Context, db DBTX) ([]DueBacklogRow, error) {
 	rows, err := db.Query(ctx, dueBacklog)
 	if err != nil {
@@ -74,6 +77,7 @@ func (q *Queries) DueBacklog(ctx context.Context, db DBTX) ([]DueBacklogRow, err
 			&i.Overdue,
 			&i.OverdueSeconds,
 			&i.Leased,
+			&i.Failing,
 		); err != nil {
 			return nil, err
 		}

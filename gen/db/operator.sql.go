@@ -496,13 +496,14 @@ func (q *Queries) OpsUnknown(ctx context.Context, db DBTX, most int32) ([][]byte
 }
 
 const opsUnknownMetrics = `-- name: OpsUnknownMetrics :many
-SELECT (CASE WHEN age < interval '1 minute' THEN '1m' WHEN age < interval '10 minutes' THEN '10m'
+SELECT state, (CASE WHEN age < interval '1 minute' THEN '1m' WHEN age < interval '10 minutes' THEN '10m'
     WHEN age < interval '1 hour' THEN '1h' WHEN age < interval '1 day' THEN '1d' ELSE 'older' END)::text AS age,
     count(*) AS calls
-FROM ops.unknown_outcome GROUP BY 1
+FROM ops.unknown_outcome GROUP BY 1, 2
 `
 
 type OpsUnknownMetricsRow struct {
+	State string
 	Age   string
 	Calls int64
 }
@@ -516,7 +517,7 @@ func (q *Queries) OpsUnknownMetrics(ctx context.Context, db DBTX) ([]OpsUnknownM
 	var items []OpsUnknownMetricsRow
 	for rows.Next() {
 		var i OpsUnknownMetricsRow
-		if err := rows.Scan(&i.Age, &i.Calls); err != nil {
+		if err := rows.Scan(&i.State, &i.Age, &i.Calls); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -203,6 +203,27 @@ func TestHousekeeping_RefusedStarts(t *testing.T) {
 	}
 }
 
+// TestHousekeeping_Fails: what cannot be deleted keeps nothing else from it.
+func TestHousekeeping_Fails(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	seedOld(t, p.Pool)
+	for _, sql := range []string{"ALTER TABLE flow.ledger RENAME TO elsewhere",
+		"UPDATE flow.idempotency_key SET created_at = flow.clock() - interval '25 hours'"} {
+		if _, err := p.Pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Housekeep(t.Context()); err == nil {
+		t.Error("nobody is told")
+	}
+	var left int
+	err := p.Pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.idempotency_key").Scan(&left)
+	if err != nil || left != 0 {
+		t.Errorf("%d keys are left, %v", left, err)
+	}
+}
+
 // TestHousekeeping_Exchanges: what calls sent and were answered goes after the time that the operator has set, with
 // what says of which batches it is.
 func TestHousekeeping_Exchanges(t *testing.T) {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,9 +21,9 @@ const (
 	// housekeepEvery is how often; the first time is a minute after a start, when there is more to do than that.
 	housekeepEvery = time.Hour
 	housekeepFirst = time.Minute
-	// housekeepRows bounds one statement, housekeepStep what is done of one kind before the others have their turn.
+	// housekeepRows bounds one statement, housekeepFor what is done of one kind before the others have their turn.
 	housekeepRows = 1000
-	housekeepStep = time.Second
+	housekeepFor  = time.Second
 	// rollup is the kind of the one due row that has batches summed up, rollupEvery how often, rollupStep how long at a
 	// time.
 	rollup      = "rollup"
@@ -76,19 +77,13 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 		q.HousekeepWebhooks, q.HousekeepArrivals, q.HousekeepRefusedStarts, q.HousekeepChains, q.HousekeepSessions)
 	left := false
 	for _, step := range steps {
-		for began := time.Now(); ; {
-			n, err := step(ctx, a.Pool, housekeepRows)
-			if err != nil {
-				return time.Time{}, fmt.Errorf("delete old rows: %w", err)
-			}
-			if n < housekeepRows {
-				break
-			}
-			if time.Since(began) > housekeepStep {
-				left = true
-				break
-			}
+		more, failed := a.housekeepStep(ctx, step)
+		if left, err = left || more, errors.Join(err, failed); ctx.Err() != nil || pg.IsTransient(failed) {
+			break // the next one would fail, too
 		}
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("delete old rows: %w", err)
 	}
 	if left {
 		return due.Now(), nil
@@ -98,6 +93,21 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("read the clock: %w", err)
 	}
 	return now.Add(housekeepEvery), nil
+}
+
+// housekeepStep deletes rows of one kind for some time, and returns whether there may be more. One that fails does not
+// keep the others from theirs.
+func (a *App) housekeepStep(ctx context.Context,
+	step func(ctx context.Context, conn db.DBTX, maxRows int32) (int64, error)) (more bool, err error) {
+	for began := time.Now(); ; {
+		n, err := step(ctx, a.Pool, housekeepRows)
+		if err != nil || n < housekeepRows {
+			return false, err
+		}
+		if time.Since(began) > housekeepFor {
+			return true, nil
+		}
+	}
 }
 
 // rollUp sums up the batches of hours that are over.

@@ -87,7 +87,8 @@ func (a *App) ready() http.HandlerFunc {
 			answer(w, http.StatusServiceUnavailable, "stopping", "the process is about to end")
 			return
 		}
-		why, err := pg.Moved(ctx, a.Pool, a.cfg.TrustFailover)
+		// By the connections that no request takes: a process that is busy is ready, and all are busy at once.
+		why, err := pg.Moved(ctx, a.clock, a.cfg.TrustFailover)
 		if err != nil {
 			a.cfg.Log.WarnContext(ctx, "not ready", "error", err)
 			answer(w, http.StatusServiceUnavailable, "unavailable", "the database does not answer")
@@ -193,5 +194,18 @@ func (w *timedWriter) Write(p []byte) (int, error) {
 // Unwrap gives http.ResponseController what lies below.
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// serverLog keeps what net/http has to say, such as failed handshakes, at debug.
-func serverLog(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelDebug) }
+// serverLog takes what net/http has to say: what clients cause, such as failed handshakes, at debug, and what somebody
+// must mend as errors.
+func serverLog(l *slog.Logger) *log.Logger { return log.New(serverLines{l}, "", 0) }
+
+type serverLines struct{ log *slog.Logger }
+
+// Write implements io.Writer for a line at a time.
+func (w serverLines) Write(line []byte) (int, error) {
+	text, level := strings.TrimSpace(string(line)), slog.LevelDebug
+	if strings.HasPrefix(text, "http: Accept error") || strings.HasPrefix(text, "http: panic serving") {
+		level = slog.LevelError
+	}
+	w.log.Log(context.Background(), level, text)
+	return len(line), nil
+}

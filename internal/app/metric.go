@@ -18,7 +18,7 @@ import (
 	"flowlane/internal/quota"
 )
 
-// gatherTimeout bounds what one scrape may ask of the database.
+// gatherTimeout bounds what one scrape may ask of the database, by each of its reads.
 const gatherTimeout = 2 * time.Second
 
 // metrics are the numbers of one process, and of the database as it sees it.
@@ -100,14 +100,22 @@ func (m *metrics) handler() http.Handler {
 		EnableOpenMetrics: true}) // which has room for exemplars
 }
 
+// imported stands for all actions, or buckets, of platforms that organizations imported: there is no end of them, and
+// their names are the organizations' own.
+const imported = "imported"
+
 // called counts a call, and how long its round trip took, where it was made.
-func (m *metrics) called(r dispatch.RoundTrip) {
-	m.calls.WithLabelValues(r.ActionID, string(r.Outcome)).Inc()
+func (a *App) called(r dispatch.RoundTrip) {
+	m, action := a.metrics, r.ActionID
+	if _, ours := a.Catalog.Action(action); !ours {
+		action = imported
+	}
+	m.calls.WithLabelValues(action, string(r.Outcome)).Inc()
 	if r.Took > 0 {
-		m.callTime.WithLabelValues(r.ActionID, string(r.Outcome)).Observe(r.Took.Seconds())
+		m.callTime.WithLabelValues(action, string(r.Outcome)).Observe(r.Took.Seconds())
 	}
 	if r.Attempt > 1 {
-		m.retries.WithLabelValues(r.ActionID).Inc()
+		m.retries.WithLabelValues(action).Inc()
 	}
 }
 
@@ -139,6 +147,10 @@ var (
 	poolDesc = prometheus.NewDesc("flowlane_pool_connections", "Connections to Postgres by state.", []string{"state"},
 		nil)
 	waitDesc = prometheus.NewDesc("flowlane_pool_wait_seconds_total", "Time spent waiting for a connection.", nil, nil)
+	failDesc = prometheus.NewDesc("flowlane_due_failing",
+		"Due rows of a kind whose work has failed more than three times in a row, of all processes.", []string{"kind"}, nil)
+	roleDesc = prometheus.NewDesc("flowlane_process", "1 for what the process does: requests, work or both.",
+		[]string{"role"}, nil)
 	lateDesc = prometheus.NewDesc("flowlane_due_overdue_seconds",
 		"For how long the oldest row of a kind has been due that nobody has begun, of all processes.", []string{"kind"}, nil)
 	dueDesc = prometheus.NewDesc("flowlane_due_rows", "Due rows by kind and state, of all processes.",
@@ -166,7 +178,7 @@ type stateCollector struct{ a *App }
 
 // Describe implements prometheus.Collector.
 func (stateCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, lateDesc, callDesc, openDesc, stepDesc, sizeDesc,
+	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, roleDesc, dueDesc, lateDesc, failDesc, callDesc, openDesc, stepDesc, sizeDesc,
 		usedDesc, lagDesc, blobDesc, lostDesc, upDesc} {
 		out <- d
 	}
@@ -176,6 +188,11 @@ func (stateCollector) Describe(out chan<- *prometheus.Desc) {
 func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for role, does := range map[string]bool{"requests": c.a.cfg.Listen != "", "work": c.a.cfg.Workers} {
+		if does {
+			gauge(roleDesc, 1, role)
+		}
 	}
 	s := c.a.Pool.Stat()
 	gauge(poolDesc, float64(s.IdleConns()), "idle")
@@ -202,9 +219,15 @@ func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
 	defer cancel()
+	// Neither a pool that is busy nor a read that takes long is a database that is away.
+	up := c.a.clock.Ping(ctx) == nil
+	gauge(upDesc, map[bool]float64{true: 1}[up])
+	if !up {
+		return
+	}
 	rows, err := db.New().DueBacklog(ctx, c.a.Pool)
 	if err != nil {
-		gauge(upDesc, 0)
+		c.a.cfg.Log.Warn("metrics of due work are not shown", "error", err)
 		return
 	}
 	for _, r := range rows {
@@ -212,14 +235,14 @@ func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(dueDesc, float64(r.Overdue), r.Kind, "overdue")
 		gauge(dueDesc, float64(r.Leased), r.Kind, "leased")
 		gauge(lateDesc, r.OverdueSeconds, r.Kind)
+		gauge(failDesc, float64(r.Failing), r.Kind)
 	}
 	calls, err := db.New().CallsOpen(ctx, c.a.Pool)
 	if err != nil {
-		gauge(upDesc, 0)
+		c.a.cfg.Log.Warn("metrics of open calls are not shown", "error", err)
 		return
 	}
 	for _, r := range calls {
 		gauge(callDesc, float64(r.Calls), r.State)
 	}
-	gauge(upDesc, 1)
 }

@@ -86,9 +86,38 @@ func TestMetrics_Work(t *testing.T) {
 			slices.Contains(lines, `flowlane_queue_paused_records{lane="compliance"} 7`)
 	}, 30*time.Second, 250*time.Millisecond)
 	text := strings.Join(metricsOf(t, p), "\n")
-	for _, want := range []string{`flowlane_unknown_outcomes{age="1m"} 0`, "flowlane_snapshot_age_seconds ",
+	for _, want := range []string{`flowlane_unknown_outcomes{age="1m",state="unresolved"} 0`, "flowlane_snapshot_age_seconds ",
 		"flowlane_lease_losses_total 0", "flowlane_queue_oldest_seconds{lane=",
 		`flowlane_due_overdue_seconds{kind="housekeeping"} `} {
 		assert.Contains(t, text, want)
 	}
+}
+
+// TestMetrics_Busy: a process whose connections are all in use is ready, and its database is not away.
+func TestMetrics_Busy(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for p.Pool.Stat().AcquiredConns() < p.Pool.Stat().MaxConns() {
+		conn, err := p.Pool.Acquire(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(conn.Release)
+	}
+	res, err := http.Get(p.OperatorURL() + "/readyz")
+	require.NoError(t, err)
+	defer res.Body.Close()
+	assert.Equal(t, http.StatusOK, res.StatusCode)
+	lines := metricsOf(t, p)
+	assert.Contains(t, lines, "flowlane_database_up 1")
+	assert.Contains(t, lines, `flowlane_process{role="requests"} 1`)
+	assert.Contains(t, lines, `flowlane_process{role="work"} 1`)
+}
+
+// TestMetrics_Failing: work that fails again and again is counted, though none of it is ever late.
+func TestMetrics_Failing(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	_, err := p.Pool.Exec(t.Context(), `INSERT INTO flow.due (kind, key, due_at, lease_seconds, failures)
+		SELECT 'schedule', 'of nothing ' || n, flow.clock() + interval '1 minute', 10, n FROM generate_series(3, 5) n`)
+	require.NoError(t, err)
+	assert.Contains(t, metricsOf(t, p), `flowlane_due_failing{kind="schedule"} 2`)
 }

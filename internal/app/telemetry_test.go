@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -229,6 +230,30 @@ func TestTelemetry_Metrics(t *testing.T) { //nolint:paralleltest // as TestTelem
 	shown, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
 	assert.Regexp(t, `flowlane_http_request_seconds_bucket\{[^\n]*# \{trace_id="[0-9a-f]{32}"\}`, string(shown))
+}
+
+// TestTelemetry_Sampler: how much is kept is the operator's to say, also where a caller has its trace sampled.
+func TestTelemetry_Sampler(t *testing.T) { //nolint:paralleltest // as TestTelemetry
+	for _, by := range []string{"", "parentbased_traceidratio"} {
+		for _, kept := range []string{"0", "1"} {
+			c := newCollector(t)
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
+			t.Setenv("OTEL_TRACES_SAMPLER", by)
+			t.Setenv("OTEL_TRACES_SAMPLER_ARG", kept)
+			sends, err := telemetry.Open(t.Context(), "1.2.3", slog.New(slog.DiscardHandler))
+			require.NoError(t, err)
+			caller := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1},
+				TraceFlags: trace.FlagsSampled, Remote: true})
+			_, span := sends.TracerProvider().Tracer("test").Start(
+				trace.ContextWithRemoteSpanContext(t.Context(), caller), "request")
+			assert.Equal(t, kept == "1", span.SpanContext().IsSampled(), "%q, %s", by, kept)
+			span.End()
+			require.NoError(t, sends.Close(t.Context()))
+		}
+	}
+	t.Setenv("OTEL_TRACES_SAMPLER_ARG", "10%")
+	_, err := telemetry.Open(t.Context(), "1.2.3", slog.New(slog.DiscardHandler))
+	assert.ErrorContains(t, err, "OTEL_TRACES_SAMPLER_ARG")
 }
 
 // TestTelemetry_Away: a collector that does not answer holds nobody up.

@@ -79,7 +79,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.Streams = stream.New(a.stopping, a.Runs, stream.Options{Most: a.cfg.MaxStreams, Log: a.cfg.Log})
 	a.Runs.OnChange(a.Streams.Changed)
 	if a.cfg.Dispatch.Observed == nil {
-		a.cfg.Dispatch.Observed = a.metrics.called
+		a.cfg.Dispatch.Observed = a.called
 	}
 	a.cfg.Dispatch.Delayed = a.metrics.delayed
 	a.Dispatcher = dispatch.New(dispatch.Deps{

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"flowlane/internal/app"
@@ -152,12 +153,14 @@ func serve(ctx context.Context, p *process, cfg app.Config, out output) error {
 	if cfg.Telemetry, err = telemetry.Open(ctx, version(), p.log); err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
-	defer sendLast(cfg.Telemetry, p.log)
+	last := sync.OnceFunc(func() { sendLast(cfg.Telemetry, p.log) })
+	defer last()
 	a, err := app.New(ctx, cfg)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
 	defer a.Close()
+	defer last() // while the database is still there to be asked: else the last thing told were that it is away
 	facts := struct {
 		URL      string `json:"url,omitempty"`
 		Operator string `json:"operator_url,omitempty"`

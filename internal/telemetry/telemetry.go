@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,7 +32,7 @@ import (
 // ServiceName is what a process calls itself unless OTEL_SERVICE_NAME says otherwise.
 const ServiceName = "flowlane"
 
-// standardRatio is the share of traces that are kept where OTEL_TRACES_SAMPLER says nothing.
+// standardRatio is the share of traces that are kept where OTEL_TRACES_SAMPLER_ARG says nothing.
 const standardRatio = 0.01
 
 // Telemetry is what a process sends to a collector. The nil value sends nothing.
@@ -91,14 +92,30 @@ func New(ctx context.Context, version string, spans sdktrace.SpanExporter) (*Tel
 		return t, nil
 	}
 	options := []sdktrace.TracerProviderOption{sdktrace.WithResource(own), sdktrace.WithBatcher(spans)}
-	if os.Getenv("OTEL_TRACES_SAMPLER") == "" {
+	if by := os.Getenv("OTEL_TRACES_SAMPLER"); by == "" || by == "parentbased_traceidratio" {
 		// A caller says which trace a request belongs to, not how much is kept: anybody may call.
-		ratio := sdktrace.TraceIDRatioBased(standardRatio)
+		kept, err := keptRatio(os.Getenv("OTEL_TRACES_SAMPLER_ARG"))
+		if err != nil {
+			return nil, err
+		}
+		ratio := sdktrace.TraceIDRatioBased(kept)
 		options = append(options,
 			sdktrace.WithSampler(sdktrace.ParentBased(ratio, sdktrace.WithRemoteParentSampled(ratio))))
 	}
 	t.tracers = sdktrace.NewTracerProvider(options...)
 	return t, nil
+}
+
+// keptRatio reads the share of traces that are kept.
+func keptRatio(text string) (float64, error) {
+	if text == "" {
+		return standardRatio, nil
+	}
+	kept, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(kept >= 0 && kept <= 1) {
+		return 0, fmt.Errorf("OTEL_TRACES_SAMPLER_ARG is %q: give the share of traces to keep, from 0 to 1", text)
+	}
+	return kept, nil
 }
 
 // TracerProvider makes tracers; those of nothing are no-ops.

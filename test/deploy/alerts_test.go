@@ -122,6 +122,9 @@ func TestAlerts_Fire(t *testing.T) {
 	s.slowCommits(t, func(request func()) { p.firesBy(t, request, "FlowlaneCommitsSlow") })
 	p.fires(t, "FlowlaneSnapshotHeld")
 	p.fires(t, "FlowlaneUnknownOutcomes", "FlowlaneSweepFoundWork", "FlowlaneReplicaUnused", "FlowlaneBlobStoreAway")
+	s.exec(t, "INSERT INTO flow.due (kind, key, due_at, lease_seconds) VALUES ('schedule', 'of nothing', flow.clock(), 10)")
+	s.exec(t, "UPDATE flow.call SET state = 'unresolved', next_check_at = NULL WHERE state = 'unknown'")
+	p.fires(t, "FlowlaneWorkFails", "FlowlaneUnresolved")
 	pgtest.StepClock(t, s.pool, time.Hour)
 	p.fires(t, "FlowlaneClockStepped")
 	s.withoutDatabase(t, func() {
@@ -130,9 +133,9 @@ func TestAlerts_Fire(t *testing.T) {
 	})
 	s.all.kill() // nobody works any more
 	pgtest.MoveClock(t, s.pool, time.Hour)
-	p.fires(t, "FlowlaneWorkLate")
+	p.fires(t, "FlowlaneWorkLate", "FlowlaneNoWorkers")
 	s.api.kill()
-	p.fires(t, "FlowlaneNoProcess")
+	p.fires(t, "FlowlaneNoRequests")
 	for _, name := range alertNames(t) {
 		if !p.fired[name] {
 			t.Errorf("%s does not fire", name)

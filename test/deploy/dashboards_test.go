@@ -72,7 +72,7 @@ func (d dashboard) shows(t *testing.T, p *prometheus) {
 			}
 			var data struct{ Result []json.RawMessage }
 			said := p.ask(t, &data, "query_range", url.Values{
-				"query": {strings.NewReplacer("$job", "flowlane", "$__rate_interval", "30s").Replace(target.Expr)},
+				"query": {strings.NewReplacer("$namespace", ".*", "$job", "flowlane", "$__rate_interval", "30s").Replace(target.Expr)},
 				"start": {p.began.Format(time.RFC3339)}, "end": {now.Format(time.RFC3339)}, "step": {"1"},
 			})
 			if said != "" || len(data.Result) == 0 && elsewhere[panel.Title] == "" {

@@ -294,6 +294,12 @@ func TestChart_Alerts(t *testing.T) {
 			}
 		}
 	}
+	// One of two installations that one Prometheus watches may be gone.
+	for _, role := range []string{"requests", "work"} {
+		if !strings.Contains(text, `absent(flowlane_process{namespace="flows",role="`+role+`"})`) {
+			t.Errorf("nobody is told when no process of this namespace does %s", role)
+		}
+	}
 	if strings.Contains(text, "flows.example.com") ||
 		!strings.Contains(text, "https://flows.acme.example/docs/operations.html#keys") {
 		t.Error("alerts do not lead to the documentation of the installation")
