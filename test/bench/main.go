@@ -103,7 +103,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	profile := flags.String("cpuprofile", "",
 		"write a CPU profile of the benches to this file, "+
 			"and one of the service to the file of that name with .service behind it")
-	repeats := flags.Int("repeat", 5, "how often to measure; the report shows medians")
+	repeats := flags.Int("repeat", 5, "how often to measure; rates are medians, what is said of processors and the log is of the last time")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -401,7 +401,8 @@ func (b *smallBench) insertBeside(ctx context.Context) (stop func() ([]time.Dura
 	}
 }
 
-// stream sends messages evenly, whatever the answers take.
+// stream sends messages at even times, and returns how long after its time each arrived, be it that nothing could be
+// sent then: the slowest moments would else be missing.
 func (b *smallBench) stream(ctx context.Context, rate int, lasts time.Duration) ([]time.Duration, error) {
 	n, from := int(lasts.Seconds()*float64(rate)), b.next
 	b.next += n
@@ -419,12 +420,12 @@ func (b *smallBench) stream(ctx context.Context, rate int, lasts time.Duration) 
 			}
 		})
 	}
-	tick := time.NewTicker(time.Second / time.Duration(rate))
+	began := time.Now()
 	for i := range n {
-		sent[i] = <-tick.C
+		sent[i] = began.Add(time.Duration(i) * time.Second / time.Duration(rate))
+		sleep(ctx, time.Until(sent[i]))
 		tries <- i
 	}
-	tick.Stop()
 	close(tries)
 	group.Wait()
 	if err := errors.Join(errs...); err != nil {

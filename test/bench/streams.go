@@ -25,7 +25,7 @@ const (
 
 // streams measures how long an event takes from its commit to its listener while thousands listen: first when one
 // execution at a time goes on, then when all of them end at once. The listeners share few batches, and then have a
-// batch each. The memory is that of the service.
+// batch each. The memory is that of a service that has done nothing else.
 func streams(ctx context.Context, e *env) ([]row, error) {
 	s, err := e.stack(ctx)
 	if err != nil {
@@ -61,6 +61,9 @@ func streams(ctx context.Context, e *env) ([]row, error) {
 // follow measures one audience.
 func follow(ctx context.Context, a *audience, shape string) ([]row, error) {
 	a.came = make(chan time.Duration, 8*a.listeners)
+	if err := a.service.serve(ctx, a.env); err != nil {
+		return nil, err
+	}
 	before, err := memory(a.service.pid)
 	if err != nil {
 		return nil, err

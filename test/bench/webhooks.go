@@ -287,18 +287,15 @@ func (h *hook) paced(ctx context.Context, e *env, lines lines, body []byte,
 		_, err := e.pool.Exec(ctx, insertRaw, body)
 		return err
 	})
-	tick, look := time.NewTicker(time.Second/meanwhileRate), time.NewTicker(lookEvery)
-	defer tick.Stop()
-	defer look.Stop()
-	n, running := 0, false
-	for over := false; !over && err == nil; {
+	running, stop := h.watch(ctx, e)
+	began, n := time.Now(), 0
+	for i, over := 0, false; !over; i++ {
+		at := began.Add(time.Duration(i) * time.Second / meanwhileRate)
 		select {
 		case err = <-done:
 			over = true
-		case <-look.C:
-			running, err = h.s.running(ctx, e)
-		case at := <-tick.C:
-			if !running {
+		case <-time.After(time.Until(at)):
+			if !running.Load() {
 				continue
 			}
 			sent.at <- at
@@ -307,12 +304,40 @@ func (h *hook) paced(ctx context.Context, e *env, lines lines, body []byte,
 			}
 		}
 	}
+	err = errors.Join(err, stop())
 	took, errSent := sent.end()
 	inserted, errRaw := raw.end()
 	if err == nil && len(inserted) == 0 {
 		err = errors.New("the batch was over before the first messages")
 	}
 	return took, inserted, errors.Join(err, errSent, errRaw)
+}
+
+// watch says whether a large batch runs, until stop, beside what goes on: a database that answers late would else keep
+// messages from being sent, and being late.
+func (h *hook) watch(ctx context.Context, e *env) (running *atomic.Bool, stop func() error) {
+	running = new(atomic.Bool)
+	ended, failed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			now, err := h.s.running(ctx, e)
+			running.Store(now)
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case <-ended:
+				failed <- nil
+				return
+			case <-time.After(lookEvery):
+			}
+		}
+	}()
+	return running, func() error {
+		close(ended)
+		return <-failed
+	}
 }
 
 // turns are things done at given times by several at once; each takes from its time on, also where it has to wait for
