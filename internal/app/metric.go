@@ -178,8 +178,8 @@ type stateCollector struct{ a *App }
 
 // Describe implements prometheus.Collector.
 func (stateCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, roleDesc, dueDesc, lateDesc, failDesc, callDesc, openDesc, stepDesc, sizeDesc,
-		usedDesc, lagDesc, blobDesc, lostDesc, upDesc} {
+	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, roleDesc, dueDesc, lateDesc, failDesc, callDesc, openDesc,
+		stepDesc, sizeDesc, usedDesc, lagDesc, blobDesc, lostDesc, upDesc} {
 		out <- d
 	}
 }

@@ -95,8 +95,8 @@ func lost(id string, was traits) *catalog.Action {
 	return a
 }
 
-// GoneError says why a version of a definition cannot run: the catalog has lost an action of it, or the action no longer
-// takes a task as it is written. The version can run again once the catalog is as it was.
+// GoneError says why a version of a definition cannot run: the catalog has lost an action of it, or the action no
+// longer takes a task as it is written. The version can run again once the catalog is as it was.
 type GoneError struct{ reason string }
 
 // Error is for the people of the organization: it names the step, the task and the action.

@@ -196,8 +196,9 @@ func (s *Scheduler) Lease(name string) time.Duration {
 func Now() time.Time { return time.Unix(0, 0) }
 
 // Wake makes (kind, key) due at at, keeping the earlier of two times; the zero time means now, by the database's clock.
-// When that has come and nobody works on it, its job is inserted in tx. While somebody does, it becomes due (again)
-// when they finish. The row stays locked until tx ends: wake several keys in one fixed order.
+// When that has come and nobody works on it, it is leased in tx, and this process begins after the commit; River has a
+// job for it where this process cannot. While somebody works on it, it becomes due (again) when they finish. The row
+// stays locked until tx ends: wake several keys in one fixed order.
 func (s *Scheduler) Wake(ctx context.Context, tx pgx.Tx, kind, key string, at time.Time) error {
 	ask, start := s.Waking(kind, key, at)
 	if err := ask(ctx, tx); err != nil {

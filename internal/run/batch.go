@@ -124,7 +124,8 @@ func (s *Service) readBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID
 		}
 		out[i] = &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata),
 			scope:    facts,
-			beginsAt: moment.Later(r.CreatedAt, pg.Value(r.ScheduledAt)), root: pg.Value(r.RootID), retry: r.RetryOf != nil,
+			beginsAt: moment.Later(r.CreatedAt, pg.Value(r.ScheduledAt)), root: pg.Value(r.RootID),
+			retry:   r.RetryOf != nil,
 			records: r.RecordCount, Trace: telemetry.ParentOf(r.Trace)}
 		if plan.VariableSetID.Valid {
 			vars, err := s.q.BatchVars(ctx, conn, db.BatchVarsParams{OrgID: r.OrgID, BatchID: r.ID})
