@@ -76,10 +76,10 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 		q.HousekeepFires,
 		q.HousekeepWebhooks, q.HousekeepArrivals, q.HousekeepRefusedStarts, q.HousekeepChains, q.HousekeepSessions)
 	left := false
-	for _, step := range steps {
+	for _, step := range steps { // one that fails does not keep the others from theirs
 		more, failed := a.housekeepStep(ctx, step)
-		if left, err = left || more, errors.Join(err, failed); ctx.Err() != nil || pg.IsTransient(failed) {
-			break // the next one would fail, too
+		if left, err = left || more, errors.Join(err, failed); ctx.Err() != nil || away(failed) {
+			break
 		}
 	}
 	if err != nil {
@@ -95,8 +95,10 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 	return now.Add(housekeepEvery), nil
 }
 
-// housekeepStep deletes rows of one kind for some time, and returns whether there may be more. One that fails does not
-// keep the others from theirs.
+// away reports whether the next statement would fail, too.
+func away(err error) bool { return pg.IsUnavailable(err) || pg.IsConnection(err) }
+
+// housekeepStep deletes rows of one kind for some time, and returns whether there may be more.
 func (a *App) housekeepStep(ctx context.Context,
 	step func(ctx context.Context, conn db.DBTX, maxRows int32) (int64, error)) (more bool, err error) {
 	for began := time.Now(); ; {

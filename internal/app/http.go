@@ -87,7 +87,7 @@ func (a *App) ready() http.HandlerFunc {
 			answer(w, http.StatusServiceUnavailable, "stopping", "the process is about to end")
 			return
 		}
-		// By the connections that no request takes: a process that is busy is ready, and all are busy at once.
+		// By the connections that leases have: a process whose others all have a request is ready, and all are at once.
 		why, err := pg.Moved(ctx, a.clock, a.cfg.TrustFailover)
 		if err != nil {
 			a.cfg.Log.WarnContext(ctx, "not ready", "error", err)

@@ -18,8 +18,9 @@ import (
 	"flowlane/internal/quota"
 )
 
-// gatherTimeout bounds what one scrape may ask of the database, by each of its reads.
-const gatherTimeout = 2 * time.Second
+// gatherTimeout bounds one read of the database for a scrape, scrapeTimeout all that a scrape waits for: Prometheus
+// waits for ten seconds unless told otherwise, and then shows nothing at all.
+const gatherTimeout, scrapeTimeout = 2 * time.Second, 5 * time.Second
 
 // metrics are the numbers of one process, and of the database as it sees it.
 type metrics struct {
@@ -219,7 +220,7 @@ func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
 	defer cancel()
-	// Neither a pool that is busy nor a read that takes long is a database that is away.
+	// Neither requests that have all connections nor a read that takes long is a database that is away.
 	up := c.a.clock.Ping(ctx) == nil
 	gauge(upDesc, map[bool]float64{true: 1}[up])
 	if !up {

@@ -82,8 +82,7 @@ func (c *installationCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// installationReads read the metrics, those first that cost least: each has its own time, so that none is missing for
-// another.
+// installationReads read the metrics, those first that cost least: one that takes long leaves time to the others.
 var installationReads = []func(ctx context.Context, a *App, conn db.DBTX, gauge gaugeFunc) error{
 	readSnapshot, readUnknown, readTables, readBudgets, readQueues,
 }
@@ -96,8 +95,10 @@ func (c *installationCollector) read(conn db.DBTX) (out []prometheus.Metric, err
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out = append(out, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...))
 	}
+	all, end := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer end()
 	for _, read := range installationReads {
-		ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
+		ctx, cancel := context.WithTimeout(all, gatherTimeout)
 		err = errors.Join(err, read(ctx, c.a, conn, gauge))
 		cancel()
 	}
@@ -172,6 +173,9 @@ func readBudgets(ctx context.Context, a *App, conn db.DBTX, gauge gaugeFunc) err
 // bucketLabel returns the bucket that a budget is of, as metrics name it.
 func (a *App) bucketLabel(budget string) string {
 	bucket := dispatch.BucketOf(budget)
+	if _, ours := a.Catalog.Service(bucket); ours { // that of a service whose credentials have limits of their own
+		return bucket
+	}
 	for _, s := range a.Catalog.AllServices() {
 		if s.RateBuckets[bucket] != nil {
 			return bucket

@@ -41,6 +41,7 @@ func TestMetrics_Imported(t *testing.T) {
 	}
 	require.NotEmpty(t, known)
 	assert.Equal(t, known, a.bucketLabel(known))
+	assert.Equal(t, "core__http", a.bucketLabel("core__http"))
 	assert.Equal(t, "imported", a.bucketLabel("acme's own"))
 }
 

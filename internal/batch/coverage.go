@@ -42,7 +42,7 @@ func StatusOfCall(callState *string) Status {
 	return Started
 }
 
-// PartOfRow returns a part as stored. First and Size are those of its slice, and not set.
+// PartOfRow returns a part as stored. What is its slice's (First, Size), and Elements, is not set.
 func PartOfRow(r *db.PartsOfSlicesRow) Part {
 	return Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo,
 		SliceNo: r.SliceNo, Begins: r.Begins, From: r.FromOff, To: r.ToOff,

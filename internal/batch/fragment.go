@@ -46,12 +46,12 @@ type Entry struct {
 	// Kind is ok, skipped, failed (for good), rejected, retry (failed, will be tried again), element (one element came
 	// to its end, others may follow), waiting (for what the task waits for), unknown or requeued.
 	Kind string `json:"k"`
-	// Attempt is which attempt of the task it was, from 1; 0 where the task was not tried.
+	// Attempt is which attempt of the task it was, from 1; 0 for a for_each, whose elements tell.
 	Attempt int32 `json:"n,omitempty"`
 	// Element is the element of the task's for_each, from 0.
 	Element int32  `json:"i,omitempty"`
 	CallID  CallID `json:"c,omitzero"`
-	// StartedAt and EndedAt are Unix milliseconds; 0 where no call was made.
+	// StartedAt is when the call, or the wait, began, EndedAt when it came to this: Unix milliseconds, 0 for nothing.
 	StartedAt int64           `json:"s,omitempty"`
 	EndedAt   int64           `json:"e,omitempty"`
 	Output    json.RawMessage `json:"o,omitempty"`

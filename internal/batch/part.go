@@ -12,7 +12,7 @@ import (
 // Part is a range of a slice's records for one task: queued, or covered by a call. A stored part can go over several
 // slices; it is then several of these, with one ID.
 type Part struct {
-	// ID is 0 for a part that has no row of its own.
+	// ID names it in its batch; 0 where no queue and no call has it.
 	ID      int64
 	BatchID uuid.UUID
 	// StepNo and TaskNo are numbers in the plan, from 0.

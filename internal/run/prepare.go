@@ -95,14 +95,14 @@ func (s *Service) queuesOf(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan
 	return out, nil
 }
 
-// Refusal says to people why a start failed. inside tells that nobody outside of the service can mend it: then the
-// error is for the log alone.
+// Refusal says to people why a start failed. inside tells that the operator may have to mend it: then the error is for
+// the log, too.
 func Refusal(err error) (reason string, inside bool) {
 	if f := (*fault.Error)(nil); errors.As(err, &f) {
 		return f.Detail, false
 	}
 	if gone := (*definition.GoneError)(nil); errors.As(err, &gone) {
-		return "The flow could not be started: " + gone.Error(), false
+		return "The flow could not be started: " + gone.Error(), true
 	}
 	return "The flow could not be started; the service has logged why", true
 }

@@ -125,10 +125,12 @@ func (s *Service) checkStart(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, k 
 		c.preparedStart, err = s.prepare(ctx, tx, orgID, k.definition, active.Version, k.laneOf())
 	}
 	if err != nil {
-		var inside bool
-		if c.refused, inside = Refusal(err); inside {
+		reason, inside := Refusal(err)
+		// One whose action is gone may never start again, and the task would wait for that without saying so.
+		if gone := (*definition.GoneError)(nil); inside && !errors.As(err, &gone) {
 			return c, err
 		}
+		c.refused = reason
 	}
 	return c, nil
 }

@@ -32,7 +32,7 @@ import (
 // ServiceName is what a process calls itself unless OTEL_SERVICE_NAME says otherwise.
 const ServiceName = "flowlane"
 
-// standardRatio is the share of traces that are kept where OTEL_TRACES_SAMPLER_ARG says nothing.
+// standardRatio is the share of traces that are kept where the environment says nothing of it.
 const standardRatio = 0.01
 
 // Telemetry is what a process sends to a collector. The nil value sends nothing.
@@ -94,7 +94,11 @@ func New(ctx context.Context, version string, spans sdktrace.SpanExporter) (*Tel
 	options := []sdktrace.TracerProviderOption{sdktrace.WithResource(own), sdktrace.WithBatcher(spans)}
 	if by := os.Getenv("OTEL_TRACES_SAMPLER"); by == "" || by == "parentbased_traceidratio" {
 		// A caller says which trace a request belongs to, not how much is kept: anybody may call.
-		kept, err := keptRatio(os.Getenv("OTEL_TRACES_SAMPLER_ARG"))
+		usual := standardRatio
+		if by != "" {
+			usual = 1 // as the specification of OpenTelemetry has it
+		}
+		kept, err := keptRatio(os.Getenv("OTEL_TRACES_SAMPLER_ARG"), usual)
 		if err != nil {
 			return nil, err
 		}
@@ -107,9 +111,9 @@ func New(ctx context.Context, version string, spans sdktrace.SpanExporter) (*Tel
 }
 
 // keptRatio reads the share of traces that are kept.
-func keptRatio(text string) (float64, error) {
+func keptRatio(text string, usual float64) (float64, error) {
 	if text == "" {
-		return standardRatio, nil
+		return usual, nil
 	}
 	kept, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(kept >= 0 && kept <= 1) {

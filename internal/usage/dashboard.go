@@ -53,8 +53,8 @@ type Dashboard struct {
 // Point is what was started in one interval, and how it stands now.
 type Point struct {
 	StartsAt time.Time
-	// Batches is how many were started, Jobs how many records they have; Succeeded and Failed are of the jobs, and the
-	// rest is neither yet, or was cancelled.
+	// Batches is how many were started, Jobs how many records they have; Succeeded and Failed are of the jobs. The rest
+	// is not over, was cancelled, or was never sent.
 	Batches, Jobs     int64
 	Succeeded, Failed int64
 }

@@ -96,7 +96,7 @@ func follow(ctx context.Context, a *audience, shape string) ([]row, error) {
 		{what: "events of all at once, p99" + what, ours: ms(quantile(all, 0.99)), raw: "p50 " + ms(quantile(all, 0.5)),
 			ratio: quantile(all, 0.99).Seconds() * 1e3, target: 3000, most: true, unit: "ms"},
 	}
-	if a.perBatch > 1 { // the memory of the first is there for those who come later
+	if a.perBatch > 1 { // else the batches take memory, too
 		out = append(out, row{what: "memory per listener", ours: fmt.Sprintf("%.0f MiB for all", after-before),
 			raw:   "opened in " + opening.Round(100*time.Millisecond).String(),
 			ratio: (after - before) * 1024 / float64(a.listeners), target: 64, most: true, unit: "KiB"})
