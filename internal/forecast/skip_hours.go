@@ -51,7 +51,7 @@ func (d *drain) skipHours(ours int64) {
 		return
 	}
 	_, ends := quota.WindowAt(d.at, daySeconds, d.Loc)
-	if _, changes := d.at.In(d.Loc).ZoneBounds(); !changes.IsZero() {
+	if _, changes := moment.Stretch(d.at.In(d.Loc)); !changes.IsZero() {
 		ends = moment.Earlier(ends, changes)
 	}
 	hours := min(int64(ends.Sub(d.at)/time.Hour), int64(day)/calls, ours/calls) - 1

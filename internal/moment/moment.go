@@ -1,4 +1,4 @@
-// Package moment compares points in time. It owns what package time lacks for that, and knows nothing of this service.
+// Package moment owns what package time lacks: comparisons, and when clocks change. It knows nothing of this service.
 package moment
 
 import "time"
@@ -25,4 +25,38 @@ func Soonest(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// Stretch returns from when until when the clocks of t's location are as far from UTC as at t; the zero time for no
+// bound. Time.ZoneBounds also ends each year that only a rule is known of, though no clock changes then, and a leap
+// year a day early: on its last day that end is before t, and whoever goes on from there never comes to an end.
+func Stretch(t time.Time) (from, until time.Time) {
+	from, until = bounds(t)
+	_, offset := t.Zone()
+	for range yearEnds {
+		if _, behind := until.Zone(); until.IsZero() || behind != offset {
+			break
+		}
+		_, until = bounds(until)
+	}
+	for range yearEnds {
+		before := from.Add(-1)
+		if _, was := before.Zone(); from.IsZero() || was != offset {
+			break
+		}
+		from, _ = bounds(before)
+	}
+	return from, until
+}
+
+// yearEnds is how many ends of a year Time.ZoneBounds can name between a moment and the next change: a false one, and
+// that of the year.
+const yearEnds = 2
+
+// bounds are those of Time.ZoneBounds, the end behind t.
+func bounds(t time.Time) (from, until time.Time) {
+	if from, until = t.ZoneBounds(); !until.IsZero() && !until.After(t) {
+		until = time.Date(t.UTC().Year()+1, 1, 1, 0, 0, 0, 0, time.UTC).In(t.Location())
+	}
+	return from, until
 }

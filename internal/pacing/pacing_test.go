@@ -268,3 +268,11 @@ func TestPolicy_CheckAndParse(t *testing.T) {
 		assert.Len(t, policy.Check(), 1, "end %d", past.End)
 	}
 }
+
+// TestHours_LeapYear: a window opens behind the last day of a leap year of which only a rule is known.
+func TestHours_LeapYear(t *testing.T) {
+	t.Parallel()
+	w := pacing.Hours{Timezone: "Europe/Berlin", Start: 9 * 60, End: 17 * 60}
+	assert.Equal(t, time.Date(2041, 1, 1, 8, 0, 0, 0, time.UTC),
+		w.Opens(time.Date(2040, 12, 31, 20, 0, 0, 0, time.UTC)).UTC())
+}

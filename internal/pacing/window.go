@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 	_ "time/tzdata" // the zones of policies must be known wherever the binary runs
+
+	"flowlane/internal/moment"
 )
 
 // Hours is when records may be delivered: while the clocks of a time zone show a minute from Start up to, but not
@@ -82,7 +84,7 @@ func (w *Hours) stretch(t time.Time) (offset int64, until time.Time) {
 	}
 	t = t.In(loc)
 	_, seconds := t.Zone()
-	_, until = t.ZoneBounds()
+	_, until = moment.Stretch(t)
 	return int64(seconds), until
 }
 

@@ -10,6 +10,8 @@ package quota
 import (
 	"sort"
 	"time"
+
+	"flowlane/internal/moment"
 )
 
 // WindowLengths are the lengths in seconds of the windows that reports call by these names alone; others are further
@@ -29,7 +31,7 @@ func WindowAt(t time.Time, seconds int, loc *time.Location) (start, end time.Tim
 	local := t.Unix() + int64(offset)
 	begin := local - ((local%length)+length)%length - int64(offset)
 	start, end = time.Unix(begin, 0).UTC(), time.Unix(begin+length, 0).UTC()
-	from, until := t.ZoneBounds()
+	from, until := moment.Stretch(t)
 	if !from.IsZero() && from.After(start) {
 		start = from.UTC()
 	}
@@ -53,7 +55,7 @@ func dayAt(t time.Time) (start, end time.Time) {
 func midnight(y int, m time.Month, d int, loc *time.Location) time.Time {
 	wall := time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix()
 	for probe := time.Unix(wall, 0).Add(-26 * time.Hour).In(loc); ; {
-		_, until := probe.ZoneBounds()
+		_, until := moment.Stretch(probe)
 		_, offset := probe.Zone()
 		at := time.Unix(max(probe.Unix(), wall-int64(offset)), 0)
 		if until.IsZero() || at.Before(until) {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"flowlane/internal/moment"
 )
 
 // zones are time zones with every kind of change: none, a half hour, at midnight, across it, a day left out.
@@ -28,7 +30,7 @@ func TestWindowAt_Partitions(t *testing.T) {
 	t.Parallel()
 	for _, name := range zones {
 		loc := zone(t, name)
-		for _, year := range []int{2011, 2018, 2025, 2026} {
+		for _, year := range []int{2011, 2018, 2025, 2026, 2040} {
 			from := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
 			walk(t, loc, from, from.AddDate(1, 0, 0), 86400)
 			walk(t, loc, from, from.AddDate(1, 0, 0), 3600)
@@ -37,6 +39,13 @@ func TestWindowAt_Partitions(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestWindowAt_YearEnds: a year that only a rule is known of ends no window.
+func TestWindowAt_YearEnds(t *testing.T) {
+	t.Parallel()
+	start, end := WindowAt(time.Date(2040, 12, 31, 23, 45, 0, 0, time.UTC), 3600, zone(t, "America/St_Johns"))
+	require.Equal(t, "23:30 to 00:30", start.UTC().Format("15:04")+" to "+end.UTC().Format("15:04"))
 }
 
 // walk goes from window to window.
@@ -63,7 +72,7 @@ func walk(t *testing.T, loc *time.Location, from, to time.Time, seconds int) {
 // changes returns when the clocks of a zone change between two times.
 func changes(loc *time.Location, from, to time.Time) (out []time.Time) {
 	for {
-		_, end := from.In(loc).ZoneBounds()
+		_, end := moment.Stretch(from.In(loc))
 		if end.IsZero() || !end.Before(to) {
 			return out
 		}
