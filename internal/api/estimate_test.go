@@ -76,6 +76,43 @@ func TestEstimate_Held(t *testing.T) {
 	}
 }
 
+// TestEstimate_AllBudgets: a batch is done when its calls to each budget are, not only those to the slowest.
+func TestEstimate_AllBudgets(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	const upload = `{"id":"up","action_id":"dialer__api__upload","credential_id":%q,"params":{"list":"l",` +
+		`"row":"{{ input }}"}}`
+	steps := fmt.Sprintf(changeSteps, s.credential)
+	both := s.define(steps[:len(steps)-1] + `,{"id":"next","tasks":[` + fmt.Sprintf(upload, s.credential) + `]}]`)
+	free := s.started(both, "", 200)
+	require.Nil(t, free["unknown_reason"])
+	backoff := func(until string) {
+		_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.pause (id, scope, domain, bucket, status, cause, created_at,
+				expires_at)
+			VALUES (gen_random_uuid(), 'bucket', $1, 'upload', 'active', 'provider_rate_limit', flow.clock(),
+				flow.clock() + $2::interval)`, s.tenancy, until)
+		require.NoError(t, err)
+	}
+	backoff("2 hours")
+	held := s.started(both, "", 200)
+	assert.Equal(t, "hold", held["binding_source"])
+	assert.Greater(t, held["eta_seconds"], 7190.0, "the second step waits for the provider")
+	assert.Less(t, s.started(s.define(steps), "", 200)["eta_seconds"], 7000.0, "another flow does not")
+}
+
+// TestEstimate_SettingsByRecord: where records can have settings of their own each may need a call.
+func TestEstimate_SettingsByRecord(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	s.answersIn(nil) // then a call is taken for two seconds
+	flow := s.define(strings.Replace(uploadSteps, `"list":"demo"`, `"list":"{{ input.id }}"`, 1))
+	body := fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(500)))
+	e := s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", body).Want(http.StatusOK).JSON()["estimate"].(map[string]any)
+	assert.Equal(t, 1.0, e["estimated_calls"])
+	assert.Contains(t, e["warning"], "up to 500")
+	assert.Greater(t, e["completion"].(map[string]any)["eta_seconds"], 600.0)
+}
+
 // TestEstimate_Released: what a trigger answers reckons with its own time and policy.
 func TestEstimate_Released(t *testing.T) {
 	t.Parallel()

@@ -68,10 +68,10 @@ type Estimate struct {
 	from time.Time
 	// paced are its queues here, where a policy releases them.
 	paced []Paced
-	// with are all buckets that the calls spend.
-	with []string
-	// cost is the most that one of them costs of the bucket.
+	// cost is the most that one of them costs of the bucket, most how many there may be: more than Calls where records
+	// can have settings of their own.
 	cost int
+	most int64
 }
 
 // Day is the daily budget beside an estimate.
@@ -126,6 +126,7 @@ func (s *Service) estimate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, t
 		}
 	}
 	e.Calls = calls(records, e.MaxRecordsPerRequest)
+	e.most = e.Calls
 	if e.cost = s.costOf(action, name, e.MaxRecordsPerRequest); action == nil {
 		e.cost = s.dearest(name, bucket)
 	}
@@ -250,10 +251,14 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 	slowest := 0.0
 	queued := max(w.cost, 1)
 	for _, w := range b.spend.current(e.Bucket, caps) {
-		slowest = max(slowest, float64(e.Calls)*float64(max(e.cost, 1))*float64(w.Seconds)/float64(max(w.Cap, 1)))
+		slowest = max(slowest, float64(e.most)*float64(max(e.cost, 1))*float64(w.Seconds)/float64(max(w.Cap, 1)))
 		if w.Seconds == daySeconds {
 			e.day(&w, queued)
 		}
+	}
+	if e.most > e.Calls {
+		e.warn(fmt.Sprintf("The settings of a task can differ from record to record, and each change begins a call: "+
+			"there may be up to %d.", e.most))
 	}
 	if e.atLeast || !told {
 		e.Completion.Caveats = append(e.Completion.Caveats, CaveatSample)
@@ -294,7 +299,7 @@ func (e *Estimate) called(a *catalog.Action, timeout time.Duration) {
 // day compares the estimate with a day of which what is queued before costs up to so much a call.
 func (e *Estimate) day(w *quota.Window, queued int) {
 	likely := w.Likely()
-	left, own := int64(likely.Remaining()), e.Calls*int64(max(e.cost, 1))
+	left, own := int64(likely.Remaining()), e.most*int64(max(e.cost, 1))
 	e.Day = &Day{
 		Cap: int64(w.Cap), Remaining: left, Spills: e.Calls > 0 && own+e.QueuedCalls*int64(queued) > left,
 		Percent: math.Round(float64(own)/float64(max(left, 1))*10000) / 100,
@@ -321,7 +326,7 @@ func (e *Estimate) warn(sentence string) {
 }
 
 // OfBatch estimates what a batch that was just started costs of the slowest budget that it spends, in the transaction
-// that starts it. Nil where it spends none.
+// that starts it, and when the batch is done with all of them. Nil where it spends none.
 func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b *run.StartedBatch) (*Estimate, error) {
 	if len(b.Routes) == 0 {
 		return nil, nil //nolint:nilnil // it spends none
@@ -357,8 +362,8 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 		}
 	}
 	for _, k := range spent.order {
-		if k.domain == out.TenancyID && k.bucket != out.Bucket && slices.Contains(out.with, k.bucket) {
-			out.Completion = out.Completion.and(spent.estimates[k].Completion)
+		if k.domain != out.TenancyID || k.bucket != out.Bucket {
+			out.Completion = out.Completion.all(spent.estimates[k].Completion)
 		}
 	}
 	return out, nil
@@ -404,6 +409,7 @@ func (b *batchSpend) estimate(r *run.TaskRoute, k budgetKey, rates bucket) {
 		e.lanes = append(e.lanes, lane)
 	}
 	e.Calls += calls(b.batch.RecordCount, a.MaxRecordsPerRequest)
+	e.most += calls(b.batch.RecordCount, perCall(r.Task))
 	e.cost = max(e.cost, b.s.costOf(a, k.bucket, a.MaxRecordsPerRequest))
 	e.steps = max(e.steps, int(r.StepNo)+1)
 	if b.batch.Pacing != nil {
@@ -411,7 +417,6 @@ func (b *batchSpend) estimate(r *run.TaskRoute, k budgetKey, rates bucket) {
 	}
 	e.atLeast = e.atLeast || r.Task.ForEach != nil
 	e.called(a, r.Task.Timeout)
-	e.with = append(e.with, a.Buckets...)
 }
 
 // stepTicks is how many ticks later, at most, the records of a tick are released in the next step: those of a call that
@@ -420,7 +425,7 @@ const stepTicks = 2
 
 // pacedOf is a queue of a batch that was just started, as its policy will release it.
 func pacedOf(b *run.StartedBatch, r *run.TaskRoute) Paced {
-	p := Paced{Policy: b.Pacing, Records: b.RecordCount, PerCall: max(r.Task.Action.MaxRecordsPerRequest, 1),
+	p := Paced{Policy: b.Pacing, Records: b.RecordCount, PerCall: perCall(r.Task),
 		NextAt: b.FirstTick}
 	before := map[int16]bool{}
 	for _, other := range b.Routes {

@@ -366,13 +366,25 @@ func (w *waiting) behind(b *backlog, k bucket, caps quota.Caps, e *Estimate, hel
 		work = append(work, e.paced[i].Work(b.spend.now, from))
 	}
 	if len(e.paced) == 0 {
-		work = append(work, Work{Calls: e.Calls, From: from})
+		work = append(work, Work{Calls: e.most, From: from})
 	}
 	c.finish(b, k.name, caps, rate, work, false)
 	if c.At != nil { // as if all waited at the end: who goes later finds no less room
 		*c.At = c.At.Add(e.waits)
 	}
 	return c
+}
+
+// all is when records are done that need what c and o say: as and, and held where one of them is.
+func (c Completion) all(o Completion) Completion {
+	if o.Unknown == UnknownPaused && c.Unknown == "" {
+		o.Caveats, o.Paced = c.Caveats, max(c.Paced, o.Paced)
+		return o
+	}
+	if c.Source == SourceEmpty {
+		return o
+	}
+	return c.and(o)
 }
 
 // and is when work is done that may spend another budget, too, whose work is done as o says: by the later of the two

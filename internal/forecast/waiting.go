@@ -78,7 +78,7 @@ func (c *counting) work(t *taskFacts, r *db.QueueWaitsRow, n int64) (out []waiti
 	if r.HeldUntil.After(c.spend.now) {
 		work.From = r.HeldUntil
 	}
-	c.addLaterCalls(t, r.Records, work.From, !own)
+	c.addLaterCalls(t, r.Records, work.From, r.OrgID)
 	if delayed := r.DelayedRecords; delayed > 0 { // a later attempt of some; of a paced queue whatever comes last
 		again := work
 		again.From = moment.Later(work.From, r.DelayedUntil)
@@ -129,19 +129,27 @@ func (c *counting) own(w *waiting, r *db.QueueWaitsRow, t *taskFacts, calls int6
 // underWay adds what records in calls may cost in later steps.
 func (c *counting) underWay(ctx context.Context, r *db.QueueUnderWayRow) {
 	t := c.task(ctx, taskKey{r.OrgID, r.DefinitionID, r.Version, r.StepNo, 0})
-	c.addLaterCalls(&t, r.Records, time.Time{}, r.OrgID != c.orgID)
+	c.addLaterCalls(&t, r.Records, time.Time{}, r.OrgID)
 }
 
-// addLaterCalls adds the calls that records will make in later steps.
-func (c *counting) addLaterCalls(t *taskFacts, records int64, from time.Time, others bool) {
+// addLaterCalls adds the calls that records of an organization will make in later steps.
+func (c *counting) addLaterCalls(t *taskFacts, records int64, from time.Time, orgID uuid.UUID) {
+	own := orgID == c.orgID
 	for _, next := range t.later {
 		a := next.Action
 		for _, name := range c.domain.spends(next) {
-			if w := c.buckets[name]; w != nil {
-				w.cost = max(w.cost, c.s.costOf(a, name, a.MaxRecordsPerRequest))
-				w.work = append(w.work, waitingWork{Work: Work{Calls: calls(records, a.MaxRecordsPerRequest),
-					From: from, Background: !others, Others: others}})
+			w := c.buckets[name]
+			if w == nil {
+				continue
 			}
+			w.cost = max(w.cost, c.s.costOf(a, name, a.MaxRecordsPerRequest))
+			w.timeout, w.exclusive = max(w.timeout, next.Timeout), w.exclusive || a.Call.ExclusiveOver != ""
+			w.guessed = w.guessed || next.ForEach != nil
+			if !own {
+				w.others[orgID] = true
+			}
+			w.work = append(w.work, waitingWork{Work: Work{Calls: calls(records, perCall(next)),
+				From: from, Background: own, Others: !own}})
 		}
 	}
 }
@@ -203,9 +211,7 @@ func factsOf(plan *definition.Plan, k taskKey) taskFacts {
 		out.action = task.Action
 		out.also = task.Action.Buckets[min(1, len(task.Action.Buckets)):]
 		out.exclusive = task.Action.Call != nil && task.Action.Call.ExclusiveOver != ""
-		if task.Action.Bulk && !byRecord(task) {
-			out.perCall = max(task.Action.MaxRecordsPerRequest, 1)
-		}
+		out.perCall = perCall(task)
 	}
 	for _, step := range plan.Steps[k.stepNo+1:] {
 		for i := range step.Tasks {
@@ -227,6 +233,14 @@ func (s *Service) costOf(a *catalog.Action, bucket string, records int) int {
 		return 1
 	}
 	return a.CostOf(bucket, b, records)
+}
+
+// perCall is how many records a call of a task takes, if all goes well; 1 where each may have settings of its own.
+func perCall(task *definition.Task) int {
+	if !task.Action.Bulk || byRecord(task) {
+		return 1
+	}
+	return max(task.Action.MaxRecordsPerRequest, 1)
 }
 
 // byRecord tells that the settings of a bulk task can differ from record to record, each of which then ends a call.
