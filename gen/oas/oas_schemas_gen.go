@@ -8617,8 +8617,8 @@ type DryRun struct {
 	// stops the batch. Null without a threshold.
 	AllowedFailures NilInt64     `json:"allowed_failures"`
 	Steps           []DryRunStep `json:"steps"`
-	// What `record_count` records would cost of the slowest budget that the flow spends; null if it spends
-	// none.
+	// What `record_count` records would cost of the slowest budget that the flow spends, and, as its
+	// `completion`, when the calls to all of its budgets would be done; null if it spends none.
 	Estimate NilEstimate `json:"estimate"`
 }
 
@@ -25491,7 +25491,8 @@ type TriggerResult struct {
 	ExecutionID NilString   `json:"execution_id"`
 	Status      BatchStatus `json:"status"`
 	RecordCount int         `json:"record_count"`
-	// What the batch costs of the slowest rate budget that it spends; null if it spends none.
+	// What the batch costs of the slowest rate budget that it spends, and, as its `completion`, when the
+	// calls to all of its budgets are done; null if it spends none.
 	Estimate NilEstimate `json:"estimate"`
 }
 

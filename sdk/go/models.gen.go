@@ -1639,7 +1639,7 @@ type DryRun struct {
 	// By the failure threshold, how many jobs of a batch of `record_count` records may fail; one more stops the batch. Null without a threshold.
 	AllowedFailures *int64       `json:"allowed_failures"`
 	Steps           []DryRunStep `json:"steps"`
-	// What `record_count` records would cost of the slowest budget that the flow spends; null if it spends none.
+	// What `record_count` records would cost of the slowest budget that the flow spends, and, as its `completion`, when the calls to all of its budgets would be done; null if it spends none.
 	Estimate *Estimate `json:"estimate"`
 }
 
@@ -1711,7 +1711,7 @@ type TriggerResult struct {
 	ExecutionID *string     `json:"execution_id"`
 	Status      BatchStatus `json:"status"`
 	RecordCount int64       `json:"record_count"`
-	// What the batch costs of the slowest rate budget that it spends; null if it spends none.
+	// What the batch costs of the slowest rate budget that it spends, and, as its `completion`, when the calls to all of its budgets are done; null if it spends none.
 	Estimate *Estimate `json:"estimate"`
 }
 

@@ -1635,7 +1635,7 @@ class DryRun(TypedDict):
     """By the failure threshold, how many jobs of a batch of `record_count` records may fail; one more stops the batch. Null without a threshold."""
     steps: list[DryRunStep]
     estimate: Estimate | None
-    """What `record_count` records would cost of the slowest budget that the flow spends; null if it spends none."""
+    """What `record_count` records would cost of the slowest budget that the flow spends, and, as its `completion`, when the calls to all of its budgets would be done; null if it spends none."""
 
 
 
@@ -1707,7 +1707,7 @@ class TriggerResult(TypedDict):
     status: BatchStatus
     record_count: int
     estimate: Estimate | None
-    """What the batch costs of the slowest rate budget that it spends; null if it spends none."""
+    """What the batch costs of the slowest rate budget that it spends, and, as its `completion`, when the calls to all of its budgets are done; null if it spends none."""
 
 
 

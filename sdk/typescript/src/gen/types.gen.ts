@@ -2343,7 +2343,7 @@ export type DryRun = {
     allowed_failures: number | null;
     steps: Array<DryRunStep>;
     /**
-     * What `record_count` records would cost of the slowest budget that the flow spends; null if it spends none.
+     * What `record_count` records would cost of the slowest budget that the flow spends, and, as its `completion`, when the calls to all of its budgets would be done; null if it spends none.
      */
     estimate: Estimate | null;
 };
@@ -2449,7 +2449,7 @@ export type TriggerResult = {
     status: BatchStatus;
     record_count: number;
     /**
-     * What the batch costs of the slowest rate budget that it spends; null if it spends none.
+     * What the batch costs of the slowest rate budget that it spends, and, as its `completion`, when the calls to all of its budgets are done; null if it spends none.
      */
     estimate: Estimate | null;
 };
