@@ -72,8 +72,15 @@ func TestApp_Serves(t *testing.T) {
 
 func TestApp_Ready_NoDatabase(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	p.Pool.Close()
+	var front *front
+	p := startWith(t, func(c *app.Config) {
+		front = newFront(t, c.DatabaseURL)
+		c.DatabaseURL, c.Workers = front.url, false
+	})
+	if status, body := get(t, p.URL()+"/readyz", ""); status != http.StatusOK {
+		t.Errorf("with its database: %d %s", status, body)
+	}
+	front.cut()
 	if status, body := get(t, p.URL()+"/readyz", ""); status != http.StatusServiceUnavailable {
 		t.Errorf("%d %s", status, body)
 	}

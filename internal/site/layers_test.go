@@ -1,9 +1,10 @@
-package docs_test
+package site_test
 
 import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -11,8 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"flowlane/docs"
 )
 
 const internal = "flowlane/internal/"
@@ -22,7 +21,7 @@ func TestArchitecture_Layers(t *testing.T) {
 	t.Parallel()
 	rows := layers(t)
 	seen := map[string]bool{}
-	for path, imports := range packages(t, "../internal") {
+	for path, imports := range packages(t, "..") {
 		name, row := rowOf(rows, path)
 		if !assert.NotZero(t, row, "docs/architecture.md has no row for %s", path) {
 			continue
@@ -40,7 +39,7 @@ func TestArchitecture_Layers(t *testing.T) {
 	}
 }
 
-// packages returns the packages below a folder of the repository, with what each imports but for its tests. It reads
+// packages returns the packages below a folder, that of internal, with what each imports but for its tests. It reads
 // the files itself: so Go knows that the outcome hangs on them.
 func packages(t *testing.T, root string) map[string]map[string]bool {
 	t.Helper()
@@ -53,7 +52,7 @@ func packages(t *testing.T, root string) map[string]map[string]bool {
 		if err != nil {
 			return err
 		}
-		at := "flowlane/" + strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "../")
+		at := internal + strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "../")
 		if out[at] == nil {
 			out[at] = map[string]bool{}
 		}
@@ -68,7 +67,7 @@ func packages(t *testing.T, root string) map[string]map[string]bool {
 // layers returns the number of the row, from 1, of each package of the table, by its path below internal.
 func layers(t *testing.T) map[string]int {
 	t.Helper()
-	page, err := docs.Files.ReadFile("architecture.md")
+	page, err := os.ReadFile("../../docs/architecture.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(page), "| Group | Packages |\n|---|---|\n")
 	require.True(t, found)
