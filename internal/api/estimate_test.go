@@ -104,12 +104,16 @@ func TestEstimate_AllBudgets(t *testing.T) {
 func TestEstimate_SettingsByRecord(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {86400: 400}}})
+	s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Want(http.StatusOK)
 	s.answersIn(nil) // then a call is taken for two seconds
 	flow := s.define(strings.Replace(uploadSteps, `"list":"demo"`, `"list":"{{ input.id }}"`, 1))
 	body := fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(500)))
 	e := s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", body).Want(http.StatusOK).JSON()["estimate"].(map[string]any)
 	assert.Equal(t, 1.0, e["estimated_calls"])
 	assert.Contains(t, e["warning"], "up to 500")
+	assert.Equal(t, true, e["spills_past_day_cap"], "400 may go in a day")
+	assert.Contains(t, e["warning"], "takes 500 calls")
 	assert.Greater(t, e["completion"].(map[string]any)["eta_seconds"], 600.0)
 }
 

@@ -299,19 +299,19 @@ func (e *Estimate) called(a *catalog.Action, timeout time.Duration) {
 // day compares the estimate with a day of which what is queued before costs up to so much a call.
 func (e *Estimate) day(w *quota.Window, queued int) {
 	likely := w.Likely()
-	left, own := int64(likely.Remaining()), e.most*int64(max(e.cost, 1))
+	left, cost := int64(likely.Remaining()), int64(max(e.cost, 1))
 	e.Day = &Day{
-		Cap: int64(w.Cap), Remaining: left, Spills: e.Calls > 0 && own+e.QueuedCalls*int64(queued) > left,
-		Percent: math.Round(float64(own)/float64(max(left, 1))*10000) / 100,
+		Cap: int64(w.Cap), Remaining: left, Spills: e.Calls > 0 && e.most*cost+e.QueuedCalls*int64(queued) > left,
+		Percent: math.Round(float64(e.Calls*cost)/float64(max(left, 1))*10000) / 100,
 	}
 	if dearest := max(e.cost, queued); e.Day.Spills && dearest > 1 {
 		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, which cost up to %d each, "+
-			"but %d of the day's %d are left. The rest is delivered at the permitted rate from %s on.", e.Calls,
+			"but %d of the day's %d are left. The rest is delivered at the permitted rate from %s on.", e.most,
 			e.QueuedCalls, dearest, max(left, 0), w.Cap,
 			w.End.UTC().Format(time.RFC3339)))
 	} else if e.Day.Spills {
 		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, "+
-			"but %d of the day's %d are left. The rest is delivered at the permitted rate from %s on.", e.Calls,
+			"but %d of the day's %d are left. The rest is delivered at the permitted rate from %s on.", e.most,
 			e.QueuedCalls, max(left, 0), w.Cap,
 			w.End.UTC().Format(time.RFC3339)))
 	}

@@ -102,7 +102,8 @@ func Refusal(err error) (reason string, inside bool) {
 		return f.Detail, false
 	}
 	if gone := (*definition.GoneError)(nil); errors.As(err, &gone) {
-		return "The flow could not be started: " + gone.Error(), true
+		return "The flow could not be started: " + gone.Error() +
+			". Save a version of it that fits, or bring back what it needs, and start it again", true
 	}
 	return "The flow could not be started; the service has logged why", true
 }
