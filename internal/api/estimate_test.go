@@ -100,6 +100,24 @@ func TestEstimate_AllBudgets(t *testing.T) {
 	assert.Less(t, s.started(s.define(steps), "", 200)["eta_seconds"], 7000.0, "another flow does not")
 }
 
+// TestEstimate_OthersToCome: records of another organization that come to a budget in a later step have their turns.
+func TestEstimate_OthersToCome(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"dial": {60: 60}}})
+	s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Want(http.StatusOK)
+	eta := func() float64 { return s.completion("dialer__api__dial", 300)["eta_seconds"].(float64) }
+	alone := eta()
+	ours := s.Client
+	s.Client = s.other
+	s.identify("acme")
+	steps := fmt.Sprintf(changeSteps, s.credential)
+	s.started(s.define(steps[:len(steps)-1]+`,{"id":"next","tasks":[{"id":"dial","action_id":"dialer__api__dial",
+		"credential_id":"CRED","params":{"number":"+420111111111","campaign":"c"}}]}]`), "", 300)
+	s.Client = ours
+	assert.Greater(t, eta(), alone+240, "half of 60 a minute is theirs")
+}
+
 // TestEstimate_SettingsByRecord: where records can have settings of their own each may need a call.
 func TestEstimate_SettingsByRecord(t *testing.T) {
 	t.Parallel()
@@ -109,7 +127,8 @@ func TestEstimate_SettingsByRecord(t *testing.T) {
 	s.answersIn(nil) // then a call is taken for two seconds
 	flow := s.define(strings.Replace(uploadSteps, `"list":"demo"`, `"list":"{{ input.id }}"`, 1))
 	body := fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(500)))
-	e := s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", body).Want(http.StatusOK).JSON()["estimate"].(map[string]any)
+	answer := s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", body).Want(http.StatusOK).JSON()
+	e := answer["estimate"].(map[string]any)
 	assert.Equal(t, 1.0, e["estimated_calls"])
 	assert.Contains(t, e["warning"], "up to 500")
 	assert.Equal(t, true, e["spills_past_day_cap"], "400 may go in a day")
