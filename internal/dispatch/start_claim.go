@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// budgetsClaimed bounds the budgets whose locks one start holds.
-	budgetsClaimed = 4
+	// budgetsClaimed bounds the budgets whose locks one start holds, batchesClaimed the batches that one has claimed. More
+	// of them are a burst: passes claim them many at a time, while the next ones start.
+	budgetsClaimed, batchesClaimed = 4, 8
 	// passesFor is how long starts leave a budget to passes after one that wanted to claim calls of it has failed,
 	// pausedFor how long they leave an organization's calls to them after it met a pause: who shares a start with it
 	// must start once more.
@@ -53,6 +54,9 @@ type startClaim struct {
 // ClaimStarted claims calls of batches that start, as far as all that they need is in this process's memory. The rest
 // is left to passes.
 func (d *Dispatcher) ClaimStarted(ctx context.Context, tx pgx.Tx, start *run.StartClaim) error {
+	if len(start.Batches) > batchesClaimed {
+		return nil
+	}
 	claims := d.startClaims(tx, start)
 	if len(claims) == 0 || len(claims) > budgetsClaimed || !d.endsWith(ctx, claims) {
 		return nil
