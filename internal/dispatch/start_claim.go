@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// budgetsClaimed bounds the budgets whose locks one start holds, batchesClaimed the batches that one has claimed. More
-	// of them are a burst: passes claim them many at a time, while the next ones start.
+	// budgetsClaimed bounds the budgets whose locks one start holds, batchesClaimed the batches that one has claimed.
+	// More of them are a burst: passes claim them many at a time, while the next ones start.
 	budgetsClaimed, batchesClaimed = 4, 8
 	// passesFor is how long starts leave a budget to passes after one that wanted to claim calls of it has failed,
 	// pausedFor how long they leave an organization's calls to them after it met a pause: who shares a start with it
