@@ -175,6 +175,7 @@ type seen struct {
 func (d *diary) checkReads(rested time.Time) {
 	d.Helper()
 	var list struct{ Items []seen }
+	asked := d.now()
 	d.client().Do("GET", "/flows/schedules?limit=50000", nil).Want(http.StatusOK).Into(&list)
 	read := d.now()
 	shown := map[string]*seen{}
@@ -200,7 +201,7 @@ func (d *diary) checkReads(rested time.Time) {
 			}
 		}
 		if (s.LastFiredAt == nil) != (last == nil) || last != nil && (!same(s.LastFiredAt, last.CreatedAt) ||
-			!d.ended(last, *s.LastFireStatus)) {
+			!d.ended(last, *s.LastFireStatus, asked)) {
 			if last == nil || last.CreatedAt.Before(rested) {
 				var counted string
 				err := d.pool.QueryRow(d.Context(),
@@ -229,19 +230,21 @@ func same(shown *time.Time, t time.Time) bool {
 }
 
 // ended says whether last_fire_status can be that of a fire.
-func (d *diary) ended(f *fire, status string) bool {
+func (d *diary) ended(f *fire, status string, asked time.Time) bool {
 	d.Helper()
 	if f.BatchID == nil {
 		return status == "failure"
 	}
 	var is string
-	if err := d.pool.QueryRow(d.Context(), "SELECT status FROM flow.batch_count WHERE batch_id = $1",
-		f.BatchID).Scan(&is); err != nil {
+	var after bool // it ended after the question
+	if err := d.pool.QueryRow(d.Context(),
+		"SELECT status, coalesce(completed_at > $2, true) FROM flow.batch_count WHERE batch_id = $1",
+		f.BatchID, asked).Scan(&is, &after); err != nil {
 		d.Fatal(err)
 	}
 	want := map[string]string{"completed": "success", "failed": "failure"}[is]
-	// it may have failed after the answer
-	return status == want || status == "running" && (want == "" || is == "failed")
+	// what failed for its end alone has no time of that
+	return status == want || status == "running" && (after || is == "failed")
 }
 
 // checkList reads the fires of a schedule over the API.
