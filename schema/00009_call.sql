@@ -33,6 +33,8 @@ CREATE TABLE flow.lane_batch (
 -- changes nothing that is indexed writes one version of the row and no entry of an index.
 CREATE INDEX lane_batch_by_org ON flow.lane_batch (domain, bucket, org_id, lane, paused, high DESC, batch_id) WHERE open
     AND listed;
+-- Queues to which records may still come, for projections. The only queue of a small batch is hardly ever among them.
+CREATE INDEX lane_batch_empty ON flow.lane_batch (domain, batch_id) WHERE open AND NOT listed;
 COMMENT ON TABLE flow.lane_batch IS
     'The queue of one call task of one batch within a lane, until the batch comes to its end. Holds, cancels and '
     'priorities touch these few rows, never slices.';

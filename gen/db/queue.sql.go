@@ -13,9 +13,50 @@ import (
 	"github.com/google/uuid"
 )
 
+const batchRecordBytes = `-- name: BatchRecordBytes :many
+SELECT b.id AS batch_id, coalesce(p.bytes, CASE WHEN h.page_bytes > 0 THEN h.page_bytes::float8
+    / greatest(h.record_count, 1) END, 0)::float8 AS bytes
+FROM flow.batch b
+JOIN flow.batch h ON h.id = coalesce((SELECT o.id FROM flow.batch o WHERE o.id = b.page_set), b.id)
+CROSS JOIN LATERAL (
+    SELECT sum(f.raw_bytes)::float8 / sum(f.rows) AS bytes FROM (
+        SELECT g.raw_bytes, g.rows FROM flow.page g WHERE g.set_id = coalesce(b.page_set, b.id)
+        ORDER BY g.first LIMIT 20
+    ) f
+) p
+WHERE b.id = ANY($1::uuid[])
+`
+
+type BatchRecordBytesRow struct {
+	BatchID uuid.UUID
+	Bytes   float64
+}
+
+// How large the records of batches are on average, by the first pages of each; zero where it has none.
+func (q *Queries) BatchRecordBytes(ctx context.Context, db DBTX, batchIds []uuid.UUID) ([]BatchRecordBytesRow, error) {
+	rows, err := db.Query(ctx, batchRecordBytes, batchIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BatchRecordBytesRow
+	for rows.Next() {
+		var i BatchRecordBytesRow
+		if err := rows.Scan(&i.BatchID, &i.Bytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const callPace = `-- name: CallPace :many
-SELECT b.bucket, b.max_in_flight, coalesce(c.calls, 0)::bigint AS calls, coalesce(extract(epoch FROM c.slow),
-    0)::float8 AS slow_seconds,
+SELECT b.bucket, b.max_in_flight, coalesce(c.actions, '{}')::text[] AS actions,
+    coalesce(c.calls, '{}')::bigint[] AS calls, coalesce(c.slow_seconds, '{}')::float8[] AS slow_seconds,
+    coalesce(c.longest_seconds, '{}')::float8[] AS longest_seconds,
     (SELECT count(*) FROM (
         SELECT FROM flow.call r WHERE r.domain = b.domain AND r.bucket = b.bucket AND r.counts_in <> '{}'
             AND r.claimed_at > $1::timestamptz - coalesce(c.slow, '2 s') LIMIT 1000
@@ -24,12 +65,18 @@ SELECT b.bucket, b.max_in_flight, coalesce(c.calls, 0)::bigint AS calls, coalesc
         AND (u.state = 'intent' OR u.state = 'awaiting' AND u.bucket = ANY($2::text[])))::int AS under_way
 FROM flow.budget b
 LEFT JOIN LATERAL (
-    SELECT count(*) AS calls, percentile_disc(0.8) WITHIN GROUP (ORDER BY k.answered_at - k.claimed_at) AS slow FROM (
-        SELECT l.answered_at, l.claimed_at FROM flow.call l
-        WHERE l.domain = b.domain AND l.bucket = b.bucket AND l.state = 'settled'
-            AND (l.answered_at <= l.send_before OR l.bucket = ANY($2)) AND l.claimed_at > $3::timestamptz
-        ORDER BY l.claimed_at DESC LIMIT 200
-    ) k
+    SELECT array_agg(a.action_id) AS actions, array_agg(a.calls) AS calls, array_agg(extract(epoch FROM a.slow))
+        AS slow_seconds, array_agg(extract(epoch FROM a.longest)) AS longest_seconds, max(a.slow) AS slow FROM (
+        SELECT k.action_id, count(*) AS calls, max(k.took) AS longest,
+            greatest(percentile_disc(0.8) WITHIN GROUP (ORDER BY k.took), avg(k.took)) AS slow
+        FROM (
+            SELECT l.action_id, l.answered_at - l.claimed_at AS took FROM flow.call l
+            WHERE l.domain = b.domain AND l.bucket = b.bucket AND l.state = 'settled'
+                AND (l.answered_at <= l.send_before OR l.bucket = ANY($2))
+                AND l.claimed_at > $3::timestamptz
+            ORDER BY l.claimed_at DESC LIMIT 200
+        ) k GROUP BY k.action_id
+    ) a
 ) c ON true
 WHERE b.domain = $4
 `
@@ -42,19 +89,21 @@ type CallPaceParams struct {
 }
 
 type CallPaceRow struct {
-	Bucket      string
-	MaxInFlight int32
-	Calls       int64
-	SlowSeconds float64
-	Recent      int32
-	UnderWay    int32
+	Bucket         string
+	MaxInFlight    int32
+	Actions        []string
+	Calls          []int64
+	SlowSeconds    []float64
+	LongestSeconds []float64
+	Recent         int32
+	UnderWay       int32
 }
 
-// How long the last calls of each budget of an account were under way: in what time four of five were answered, or had
-// their results where they are under way until then. What became of another call that was not answered in time is found
-// out later, and says nothing of that. recent are those, up to
-// 1,000, that went so lately that a reading of the provider's counters may count them twice: within some seconds, and
-// the time that a call takes. under_way may have no answer yet.
+// How long the last calls of each budget of an account were under way, by action: in what time four of five were
+// answered, or had their results where they are under way until then, or how long they took on average where that is
+// longer, and how long the slowest took. What became of another call that was not answered in time is found out later,
+// and says nothing of that. recent are those, up to 1,000, that went so lately that a reading of the provider's
+// counters may count them twice: within some seconds, and the time that a call takes. under_way may have no answer yet.
 func (q *Queries) CallPace(ctx context.Context, db DBTX, arg CallPaceParams) ([]CallPaceRow, error) {
 	rows, err := db.Query(ctx, callPace,
 		arg.RecentSince,
@@ -72,8 +121,10 @@ func (q *Queries) CallPace(ctx context.Context, db DBTX, arg CallPaceParams) ([]
 		if err := rows.Scan(
 			&i.Bucket,
 			&i.MaxInFlight,
+			&i.Actions,
 			&i.Calls,
 			&i.SlowSeconds,
+			&i.LongestSeconds,
 			&i.Recent,
 			&i.UnderWay,
 		); err != nil {
@@ -87,46 +138,164 @@ func (q *Queries) CallPace(ctx context.Context, db DBTX, arg CallPaceParams) ([]
 	return items, nil
 }
 
-const queueUnderWay = `-- name: QueueUnderWay :many
-SELECT u.org_id, u.definition_id, u.version, u.step_no, sum(u.records)::bigint AS records
-FROM (
-    SELECT DISTINCT c.id, c.records, b.org_id, b.definition_id, b.version, p.step_no
-    FROM flow.call c
+const queueArrivals = `-- name: QueueArrivals :many
+WITH queues AS MATERIALIZED (
+    SELECT u.batch_id, u.org_id, u.definition_id, u.version, u.step_no, u.task_no, u.bucket, u.lane,
+        u.paused, u.allowance, u.listed FROM (
+        SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id, l.listed FROM flow.lane_batch l
+        WHERE l.domain = $1 AND l.open AND NOT l.listed AND l.batch_id <> $3
+        ORDER BY l.batch_id LIMIT $4::int
+    ) u
+    UNION ALL
+    SELECT v.batch_id, v.org_id, v.definition_id, v.version, v.step_no, v.task_no, v.bucket, v.lane,
+        v.paused, v.allowance, v.listed FROM (
+        SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id, l.listed FROM flow.lane_batch l
+        WHERE l.domain = $1 AND l.open AND l.listed AND l.batch_id <> $3
+            AND (l.definition_id, l.version) IN (SELECT unnest($5::uuid[]), unnest($6::int[]))
+        LIMIT $4
+    ) v
+), arrivals AS MATERIALIZED (
+    SELECT q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, k.from_at,
+        CASE WHEN q.paused OR q.allowance IS NOT NULL THEN q.batch_id END AS alone,
+        (array_agg(q.batch_id))[1] AS one, sum(k.beside) AS beside,
+        sum(k.records) AS records, q.listed
+    FROM queues q
     CROSS JOIN LATERAL (
-        SELECT o.batch_id, o.step_no FROM flow.part o WHERE o.call_id = c.id
-        UNION ALL SELECT q.batch_id, q.step_no FROM flow.lane_batch q WHERE q.batch_id = c.batch_id AND q.call_id = c.id
+        SELECT c.staged + c.queued + c.pending + c.started + c.needs_reconcile AS records FROM flow.batch_count c
+        WHERE c.batch_id = q.batch_id OFFSET 0
+    ) o
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(z.records), 0) AS records, coalesce(sum(z.records) FILTER (WHERE z.comes
+            AND z.state NOT IN ('staged', 'waiting')), 0) AS moving,
+            coalesce(sum(z.records) FILTER (WHERE z.comes AND z.state = 'waiting'), 0) AS waiting,
+            coalesce(sum(z.records) FILTER (WHERE z.comes AND z.state = 'staged'), 0) AS staged
+        FROM (
+            SELECT y.records - y.detached AS records, y.state,
+                y.step_no < q.step_no OR y.step_no = q.step_no AND y.state <> 'calling' AS comes
+            FROM flow.all_slices y WHERE y.batch_id = q.batch_id AND y.state <> 'done'
+        ) z
+    ) s
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN count(*) = $7::int THEN o.records - s.records
+            ELSE count(*) FILTER (WHERE j.live AND (j.step_no < q.step_no OR j.step_no = q.step_no AND j.ready)) END
+                AS records,
+            CASE WHEN count(*) < $7::int THEN count(*) FILTER (WHERE j.live AND j.step_no = q.step_no
+                AND NOT j.ready) ELSE 0 END AS beside
+        FROM (
+            SELECT i.step_no, i.ready,
+                i.status IN ('staged', 'queued', 'pending', 'started', 'needs_reconcile') AS live
+            FROM flow.job i WHERE o.records > s.records AND i.batch_id = q.batch_id LIMIT $7
+        ) j
+    ) d
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(f.records), 0) AS records FROM (
+            SELECT max(a.ready_records) AS records FROM flow.lane_batch a
+            WHERE a.batch_id = q.batch_id AND a.domain = $1 AND a.open AND a.step_no < q.step_no
+            GROUP BY a.step_no
+        ) f
+    ) e
+    CROSS JOIN LATERAL (
+        SELECT unnest(ARRAY[greatest(s.moving + d.records - e.records, 0), s.waiting, s.staged]) AS records,
+        unnest(ARRAY[d.beside, 0, 0]) AS beside, unnest(ARRAY[NULL, CASE WHEN s.waiting > 0 THEN (
+            SELECT CASE WHEN NOT bool_or(w.early) THEN date_trunc('hour', min(w.ends_at)) END FROM (
+                SELECT v.ends_at, v.event_kind IS NOT NULL OR v.child IS NOT NULL AS early
+                FROM flow.wait v WHERE v.batch_id = q.batch_id ORDER BY v.ends_at, v.no LIMIT $7
+            ) w
+        ) END, CASE WHEN s.staged > 0 THEN (
+            SELECT date_trunc('hour', b.scheduled_at) FROM flow.batch b WHERE b.id = q.batch_id
+        ) END]::timestamptz[]) AS from_at
+    ) k
+    WHERE k.records + k.beside > 0
+    GROUP BY q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.listed, k.from_at, alone
+)
+SELECT a.org_id, a.definition_id, a.version, a.step_no, a.task_no, a.bucket, a.lane, a.one::uuid AS one_batch,
+    b.pacing, b.pace_next_at, a.records::bigint AS records, a.beside::bigint AS beside, a.listed,
+    CASE WHEN a.listed THEN 0 ELSE (SELECT count(*) FROM flow.lane_batch l WHERE l.domain = $1 AND l.open
+        AND NOT l.listed) END::bigint AS unlisted,
+    coalesce(a.from_at, '0001-01-01 00:00:00+00')::timestamptz AS from_at,
+    coalesce(h.ends_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until
+FROM arrivals a
+LEFT JOIN LATERAL (SELECT batch_id, org_id, schedule_id, priority, pacing, paced_at, pace_next_at, cancel_reason, paused_from, stopped_at, one_slice, record_count, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, change_no, queued, started, completed, accepted, status, started_at, completed_at, updated_at, fragment FROM flow.batch_count c WHERE c.batch_id = a.alone OFFSET 0) b ON true
+LEFT JOIN LATERAL (
+    SELECT max(p.ends_at) AS ends_at FROM (
+        SELECT o.ends_at FROM flow.pauses_over(a.org_id, $1, a.lane) o
+        UNION ALL
+        SELECT o.ends_at FROM flow.pause o WHERE o.batch_id = a.alone AND o.scope = 'batch'
+            AND o.status = 'active' AND o.ends_at > $2::timestamptz
     ) p
-    JOIN flow.batch b ON b.id = p.batch_id
-    WHERE c.domain = $1 AND c.state IN ('intent', 'unknown', 'awaiting')
-) u
-GROUP BY u.org_id, u.definition_id, u.version, u.step_no
+) h ON true
 `
 
-type QueueUnderWayRow struct {
+type QueueArrivalsParams struct {
+	Domain        string
+	Now           time.Time
+	ExceptBatch   uuid.UUID
+	MostQueues    int32
+	DefinitionIds []uuid.UUID
+	Versions      []int32
+	MostJobs      int32
+}
+
+type QueueArrivalsRow struct {
 	OrgID        uuid.UUID
 	DefinitionID uuid.UUID
 	Version      int32
 	StepNo       int16
+	TaskNo       int16
+	Bucket       string
+	Lane         FlowLane
+	OneBatch     uuid.UUID
+	Pacing       json.RawMessage
+	PaceNextAt   *time.Time
 	Records      int64
+	Beside       int64
+	Listed       bool
+	Unlisted     int64
+	FromAt       time.Time
+	HeldUntil    time.Time
 }
 
-// The records in calls to an account that are not over, by step: they may come to later ones. A call over batches of
-// several versions counts for each.
-func (q *Queries) QueueUnderWay(ctx context.Context, db DBTX, domain string) ([]QueueUnderWayRow, error) {
-	rows, err := db.Query(ctx, queueUnderWay, domain)
+// Records of batches under way that will come to queues of an account, and are neither in these yet nor in queues of
+// earlier steps there: they are in calls, wait, are worked on, or stand at another account. from_at is when the first
+// of them may come, if that is known: for those of a batch that is scheduled, and of slices that all wait for a time.
+// beside are those that stand at the step of the queue itself, in a call of it or before it. Queues in which something
+// waits (listed) are asked about only for the versions in which more may come to these. So many of each kind are read at
+// most; unlisted is how many others there are. Of the records that are detached nothing is read where a batch has very
+// many: then all that are not over may come.
+func (q *Queries) QueueArrivals(ctx context.Context, db DBTX, arg QueueArrivalsParams) ([]QueueArrivalsRow, error) {
+	rows, err := db.Query(ctx, queueArrivals,
+		arg.Domain,
+		arg.Now,
+		arg.ExceptBatch,
+		arg.MostQueues,
+		arg.DefinitionIds,
+		arg.Versions,
+		arg.MostJobs,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []QueueUnderWayRow
+	var items []QueueArrivalsRow
 	for rows.Next() {
-		var i QueueUnderWayRow
+		var i QueueArrivalsRow
 		if err := rows.Scan(
 			&i.OrgID,
 			&i.DefinitionID,
 			&i.Version,
 			&i.StepNo,
+			&i.TaskNo,
+			&i.Bucket,
+			&i.Lane,
+			&i.OneBatch,
+			&i.Pacing,
+			&i.PaceNextAt,
 			&i.Records,
+			&i.Beside,
+			&i.Listed,
+			&i.Unlisted,
+			&i.FromAt,
+			&i.HeldUntil,
 		); err != nil {
 			return nil, err
 		}
@@ -141,8 +310,9 @@ func (q *Queries) QueueUnderWay(ctx context.Context, db DBTX, domain string) ([]
 const queueWaits = `-- name: QueueWaits :many
 WITH waits AS MATERIALIZED (
     SELECT q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.alone,
-        max(q.allowance) AS allowance, max(q.lapses_at) AS lapses_at, max(q.delayed_until) AS delayed_until,
-        count(*) AS queues, sum(q.ready_parts)::bigint AS parts, sum(q.ready_records)::bigint AS records
+        (array_agg(q.batch_id))[1] AS one, max(q.allowance) AS allowance, max(q.lapses_at) AS lapses_at,
+        max(q.delayed_until) AS delayed_until, count(*) AS queues, sum(q.ready_parts)::bigint AS parts,
+        sum(q.ready_records)::bigint AS records
     FROM (
         SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id, l.listed, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.delayed_until > $3::timestamptz
             THEN l.batch_id END AS alone FROM flow.lane_batch l
@@ -150,8 +320,8 @@ WITH waits AS MATERIALIZED (
     ) q
     GROUP BY q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.alone
 )
-SELECT w.org_id, w.definition_id, w.version, w.step_no, w.task_no, w.bucket, w.lane, b.pacing, b.pace_next_at,
-    coalesce(w.allowance, 0)::bigint AS allowance, coalesce(w.lapses_at,
+SELECT w.org_id, w.definition_id, w.version, w.step_no, w.task_no, w.bucket, w.lane, w.one::uuid AS one_batch,
+    b.pacing, b.pace_next_at, coalesce(w.allowance, 0)::bigint AS allowance, coalesce(w.lapses_at,
         '0001-01-01 00:00:00+00')::timestamptz AS lapses_at,
     coalesce(h.ends_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until,
         coalesce(h.causes, '{}')::text[] AS causes, w.queues, w.parts, w.records,
@@ -197,6 +367,7 @@ type QueueWaitsRow struct {
 	TaskNo         int16
 	Bucket         string
 	Lane           FlowLane
+	OneBatch       uuid.UUID
 	Pacing         json.RawMessage
 	PaceNextAt     *time.Time
 	Allowance      int64
@@ -237,6 +408,7 @@ func (q *Queries) QueueWaits(ctx context.Context, db DBTX, arg QueueWaitsParams)
 			&i.TaskNo,
 			&i.Bucket,
 			&i.Lane,
+			&i.OneBatch,
 			&i.Pacing,
 			&i.PaceNextAt,
 			&i.Allowance,

@@ -4869,7 +4869,9 @@ type Completion struct {
 	HoldCauses []string `json:"hold_causes"`
 	// What to know about the figures. `estimated_calls_pre_coalescing_projection`: records of several
 	// batches may share a call, so that it may take fewer; `batch_sample_truncated`: a record may make
-	// more calls than can be told before it is sent (`for_each`), so that it may take longer.
+	// more calls than can be told before it is sent (`for_each`), or thousands of batches have records
+	// that will come to the account in later steps, of which only some were read; so that it may take
+	// longer.
 	Caveats []string `json:"caveats"`
 	// Queues of paced batches among the work.
 	PacedBatchesActive int `json:"paced_batches_active"`

@@ -157,6 +157,9 @@ func TestEstimate_Released(t *testing.T) {
 	twice = s.define(twice[:len(twice)-1] + `,{"id":"again","tasks":[{"id":"n",` +
 		twice[len(`[{"id":"s","tasks":[{"id":"m",`):])
 	assert.Greater(t, s.started(twice, policy, 20)["eta_seconds"], 99*60.0, "the second step begins a release later")
+	s.started(twice, policy, 2000)
+	assert.Less(t, s.completion("dialer__api__modify", 5)["eta_seconds"], 300.0,
+		"of the second step, too, no more goes before than is released")
 }
 
 // TestEstimate_OneByOne: uploads into a list go one after the other, and an estimate of some reckons with that before
@@ -169,6 +172,9 @@ func TestEstimate_OneByOne(t *testing.T) {
 	s.answersIn(nil)
 	assert.Greater(t, s.completion("dialer__api__upload", 100*50_000)["eta_seconds"], 200.0,
 		"100 calls of two seconds, which is taken for what is unknown")
+	some := s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/estimate",
+		`{"bucket":"upload","record_count":5000000}`).Want(http.StatusOK).JSON()["completion"].(map[string]any)
+	assert.Greater(t, some["eta_seconds"], 200.0, "whatever action is meant")
 	assert.Less(t, s.completion("dialer__api__upload", 1)["eta_seconds"], 75.0,
 		"60 seconds are the timeout of an upload")
 	assert.Greater(t, s.completion("dialer__api__upload", 1)["eta_seconds"], 60.0)
@@ -275,7 +281,7 @@ func TestDomain_QueueClaimed(t *testing.T) {
 	between.do = claim(batch)
 	plan, err := plans.Plan(t.Context(), pool, caller, uuid.MustParse(definition), 1)
 	require.NoError(t, err)
-	started := &run.StartedBatch{RecordCount: 10, Routes: []run.TaskRoute{{Task: &plan.Steps[0].Tasks[0],
+	started := &run.StartedBatch{RecordCount: 10, Plan: plan, Routes: []run.TaskRoute{{Task: &plan.Steps[0].Tasks[0],
 		Route: run.Route{Domain: s.tenancy, Bucket: "modify"}}}}
 	require.NoError(t, pg.InTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
 		e, err := forecasts.OfBatch(ctx, tx, caller, started)

@@ -69,9 +69,10 @@ type Estimate struct {
 	// paced are its queues here, where a policy releases them.
 	paced []Paced
 	// cost is the most that one of them costs of the bucket, most how many there may be: more than Calls where records
-	// can have settings of their own.
+	// can have settings of their own. made is who makes how many of these; empty where the question names no action.
 	cost int
 	most int64
+	made map[string]int64
 }
 
 // Day is the daily budget beside an estimate.
@@ -111,7 +112,7 @@ func (s *Service) estimate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, t
 	if err != nil {
 		return nil, err
 	}
-	records, err := s.count(ctx, conn, orgID, q)
+	records, bytes, err := s.count(ctx, conn, orgID, q)
 	if err != nil {
 		return nil, err
 	}
@@ -121,14 +122,20 @@ func (s *Service) estimate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, t
 	if action != nil {
 		e.ActionID, e.MaxRecordsPerRequest, e.usual = &action.ID, action.MaxRecordsPerRequest,
 			db.FlowLane(s.catalog.Lane(action))
-		if action.Call != nil {
-			e.called(action, time.Duration(action.Call.TimeoutSeconds)*time.Second)
-		}
 	}
 	e.Calls = calls(records, e.MaxRecordsPerRequest)
 	e.most = e.Calls
-	if e.cost = s.costOf(action, name, e.MaxRecordsPerRequest); action == nil {
-		e.cost = s.dearest(name, bucket)
+	if action != nil && action.Bulk && records > 0 {
+		e.most = calls(records, withinBytes(e.MaxRecordsPerRequest, action.MaxBytesPerRequest,
+			float64(bytes)/float64(records)))
+	}
+	if action == nil {
+		s.anyOf(e, bucket)
+	} else {
+		e.cost, e.made = s.costOf(action, name, e.MaxRecordsPerRequest), map[string]int64{action.ID: e.most}
+		if action.Call != nil {
+			e.called(action, time.Duration(action.Call.TimeoutSeconds)*time.Second)
+		}
 	}
 	_, err = s.weigh(ctx, conn, orgID, &d, bucket, e, uuid.Nil)
 	return e, err
@@ -186,6 +193,16 @@ func (s *Service) target(d *Domain, q Question) (string, *catalog.RateBucket, *c
 	return names[0], byName[names[0]], a, nil
 }
 
+// anyOf says of calls whose action nobody named that they are like the dearest and the slowest of the bucket.
+func (s *Service) anyOf(e *Estimate, b *catalog.RateBucket) {
+	e.cost = s.dearest(e.Bucket, b)
+	for _, id := range b.MemberActionIDs {
+		if a, ok := s.catalog.Action(id); ok && a.Call != nil {
+			e.called(a, time.Duration(a.Call.TimeoutSeconds)*time.Second)
+		}
+	}
+}
+
 // dearest is the most that a call of any action costs of a bucket.
 func (s *Service) dearest(name string, b *catalog.RateBucket) int {
 	cost := 1
@@ -197,27 +214,27 @@ func (s *Service) dearest(name string, b *catalog.RateBucket) int {
 	return cost
 }
 
-// count returns how many records a question is about.
-func (s *Service) count(ctx context.Context, conn db.DBTX, orgID uuid.UUID, q Question) (int64, error) {
+// count returns how many records a question is about, and their size in bytes; 0 where it gives a number alone.
+func (s *Service) count(ctx context.Context, conn db.DBTX, orgID uuid.UUID, q Question) (n, bytes int64, err error) {
 	if q.RecordCount != nil {
-		return *q.RecordCount, nil
+		return *q.RecordCount, 0, nil
 	}
 	id, err := uuid.Parse(*q.RecordSetID)
 	if err != nil || id.String() != *q.RecordSetID {
-		return 0, fault.Missing("Record set")
+		return 0, 0, fault.Missing("Record set")
 	}
 	set, err := s.q.RecordSetGet(ctx, conn, db.RecordSetGetParams{OrgID: orgID, ID: id})
 	switch {
 	case pg.IsNoRows(err):
-		return 0, fault.Missing("Record set")
+		return 0, 0, fault.Missing("Record set")
 	case err != nil:
-		return 0, fmt.Errorf("read record set %s: %w", id, err)
+		return 0, 0, fmt.Errorf("read record set %s: %w", id, err)
 	case set.Status == recordset.Open:
-		return 0, recordset.ErrNotSealed
+		return 0, 0, recordset.ErrNotSealed
 	case set.Status == recordset.Consumed:
-		return 0, recordset.UsedBy(set.BatchID)
+		return 0, 0, recordset.UsedBy(set.BatchID)
 	}
-	return set.ReceivedCount, nil
+	return set.ReceivedCount, set.RowBytes, nil
 }
 
 func calls(records int64, perCall int) int64 {
@@ -257,8 +274,8 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 		}
 	}
 	if e.most > e.Calls {
-		e.warn(fmt.Sprintf("The settings of a task can differ from record to record, and each change begins a call: "+
-			"there may be up to %d.", e.most))
+		e.warn(fmt.Sprintf("Not every call may be full, because records are large, come one after another from a task "+
+			"before, or can have settings of their own: there may be up to %d calls.", e.most))
 	}
 	if e.atLeast || !told {
 		e.Completion.Caveats = append(e.Completion.Caveats, CaveatSample)
@@ -298,23 +315,23 @@ func (e *Estimate) called(a *catalog.Action, timeout time.Duration) {
 
 // day compares the estimate with a day of which what is queued before costs up to so much a call.
 func (e *Estimate) day(w *quota.Window, queued int) {
-	likely := w.Likely()
-	left, cost := int64(likely.Remaining()), int64(max(e.cost, 1))
+	likely, cost := w.Likely(), int64(max(e.cost, 1))
+	left, free := int64(likely.Remaining()), int64(max(w.Remaining(), 0)) // free is what claims go by
 	e.Day = &Day{
-		Cap: int64(w.Cap), Remaining: left, Spills: e.Calls > 0 && e.most*cost+e.QueuedCalls*int64(queued) > left,
+		Cap: int64(w.Cap), Remaining: left,
+		Spills:  e.Calls > 0 && e.most*cost+e.QueuedCalls*int64(queued) > free,
 		Percent: math.Round(float64(e.Calls*cost)/float64(max(left, 1))*10000) / 100,
 	}
-	if dearest := max(e.cost, queued); e.Day.Spills && dearest > 1 {
-		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, which cost up to %d each, "+
-			"but %d of the day's %d are left. The rest is delivered at the permitted rate from %s on.", e.most,
-			e.QueuedCalls, dearest, max(left, 0), w.Cap,
-			w.End.UTC().Format(time.RFC3339)))
-	} else if e.Day.Spills {
-		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, "+
-			"but %d of the day's %d are left. The rest is delivered at the permitted rate from %s on.", e.most,
-			e.QueuedCalls, max(left, 0), w.Cap,
-			w.End.UTC().Format(time.RFC3339)))
+	if !e.Day.Spills {
+		return
 	}
+	each := ""
+	if dearest := max(e.cost, queued); dearest > 1 {
+		each = fmt.Sprintf(", which cost up to %d each", dearest)
+	}
+	e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it%s, but %d of the day's %d are left. "+
+		"The rest is delivered at the permitted rate from %s on.", e.most, e.QueuedCalls, each, free, w.Cap,
+		w.End.UTC().Format(time.RFC3339)))
 }
 
 // warn adds a sentence to the warning.
@@ -341,6 +358,9 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 	}
 	spent := batchSpend{budgets: budgets{s: s, conn: conn, orgID: orgID}, batch: b,
 		estimates: map[budgetKey]*Estimate{}, rates: map[budgetKey]*catalog.RateBucket{}}
+	if err := spent.size(ctx); err != nil {
+		return nil, err
+	}
 	for i := range b.Routes {
 		if err := spent.add(ctx, &b.Routes[i]); err != nil {
 			return nil, err
@@ -372,10 +392,28 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 // batchSpend is what a batch spends of each budget, in the order of its tasks.
 type batchSpend struct {
 	budgets
-	batch     *run.StartedBatch
+	batch *run.StartedBatch
+	// bytes is how large its records are, where it makes bulk calls; 0 where nobody knows.
+	bytes     float64
 	estimates map[budgetKey]*Estimate
 	rates     map[budgetKey]*catalog.RateBucket
 	order     []budgetKey
+}
+
+// size finds out how large the records are where that matters.
+func (b *batchSpend) size(ctx context.Context) error {
+	if !slices.ContainsFunc(b.batch.Routes, func(r run.TaskRoute) bool { return perCall(r.Task) > 1 }) {
+		return nil
+	}
+	bytes, err := b.s.recordBytes(ctx, b.conn, []uuid.UUID{b.batch.BatchID})
+	b.bytes = bytes[b.batch.BatchID]
+	return err
+}
+
+// perCall is how many records a call of a task takes, if all goes well.
+func (b *batchSpend) perCall(r *run.TaskRoute) int {
+	t := factsAt(b.batch.Plan, r.StepNo, r.Task)
+	return t.sized(b.bytes).perCall
 }
 
 // add adds the calls of a task to the budgets that they spend.
@@ -395,7 +433,7 @@ func (b *batchSpend) estimate(r *run.TaskRoute, k budgetKey, rates bucket) {
 	if e == nil {
 		e = &Estimate{TenancyID: k.domain, Bucket: k.bucket, ActionID: &a.ID, RecordCount: b.batch.RecordCount,
 			MaxRecordsPerRequest: a.MaxRecordsPerRequest,
-			plan:                 b.batch.Plan, from: b.batch.NotBefore}
+			plan:                 b.batch.Plan, from: b.batch.NotBefore, made: map[string]int64{}}
 		b.estimates[k], b.rates[k] = e, rates.RateBucket
 		b.order = append(b.order, k)
 	} else if *e.ActionID != a.ID {
@@ -409,11 +447,14 @@ func (b *batchSpend) estimate(r *run.TaskRoute, k budgetKey, rates bucket) {
 		e.lanes = append(e.lanes, lane)
 	}
 	e.Calls += calls(b.batch.RecordCount, a.MaxRecordsPerRequest)
-	e.most += calls(b.batch.RecordCount, perCall(r.Task))
+	perCall := b.perCall(r)
+	most := calls(b.batch.RecordCount, perCall)
+	e.most += most
+	e.made[a.ID] += most
 	e.cost = max(e.cost, b.s.costOf(a, k.bucket, a.MaxRecordsPerRequest))
 	e.steps = max(e.steps, int(r.StepNo)+1)
 	if b.batch.Pacing != nil {
-		e.paced = append(e.paced, pacedOf(b.batch, r))
+		e.paced = append(e.paced, pacedOf(b.batch, r, perCall))
 	}
 	e.atLeast = e.atLeast || r.Task.ForEach != nil
 	e.called(a, r.Task.Timeout)
@@ -424,8 +465,8 @@ func (b *batchSpend) estimate(r *run.TaskRoute, k budgetKey, rates bucket) {
 const stepTicks = 2
 
 // pacedOf is a queue of a batch that was just started, as its policy will release it.
-func pacedOf(b *run.StartedBatch, r *run.TaskRoute) Paced {
-	p := Paced{Policy: b.Pacing, Records: b.RecordCount, PerCall: perCall(r.Task),
+func pacedOf(b *run.StartedBatch, r *run.TaskRoute, perCall int) Paced {
+	p := Paced{Policy: b.Pacing, Records: b.RecordCount, PerCall: perCall,
 		NextAt: b.FirstTick}
 	before := map[int16]bool{}
 	for _, other := range b.Routes {

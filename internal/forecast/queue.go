@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -135,7 +134,7 @@ type backlog struct {
 	lanes map[db.FlowLane]Depth
 	// buckets has every budget, pace how fast its last calls went.
 	buckets map[string]*waiting
-	pace    map[string]db.CallPaceRow
+	pace    map[string]budgetPace
 	// untilResult are the budgets whose calls are under way until their results.
 	untilResult []string
 	delays      map[string]budgetDelay
@@ -157,6 +156,8 @@ type waiting struct {
 	// guessed tells that more calls may come of this than can be told now, exclusive that they may have to go one by
 	// one.
 	guessed, exclusive bool
+	// sampled tells that not all queues were read to which more comes.
+	sampled bool
 	// inFlight is how many calls may be under way of the organization's lane that may have fewest; 0 where none is
 	// limited.
 	inFlight int
@@ -165,19 +166,28 @@ type waiting struct {
 	others  map[uuid.UUID]bool
 	// with are budgets that calls of the organization spend beside this one.
 	with map[string]bool
+	// made is who makes how many of the calls that will go.
+	made map[maker]int64
 	// cost is the most that one of the calls costs.
 	cost int
 }
 
 func newWaiting() *waiting {
-	return &waiting{causes: map[string]bool{}, others: map[uuid.UUID]bool{}, with: map[string]bool{}}
+	return &waiting{causes: map[string]bool{}, others: map[uuid.UUID]bool{}, with: map[string]bool{},
+		made: map[maker]int64{}}
+}
+
+// maker is an action that makes calls, for the organization that asks or for others.
+type maker struct {
+	action string
+	others bool
 }
 
 // backlog reads what waits for an account, but for a batch. The ledger comes last: a claim moves work from a queue to
 // it, and where conn is no Snapshot, one that commits meanwhile is better counted in both than in neither.
 func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain,
 	except uuid.UUID) (*backlog, error) {
-	b := &backlog{lanes: map[db.FlowLane]Depth{}, buckets: map[string]*waiting{}, pace: map[string]db.CallPaceRow{},
+	b := &backlog{lanes: map[db.FlowLane]Depth{}, buckets: map[string]*waiting{}, pace: map[string]budgetPace{},
 		atOnce: map[db.FlowLane]int{}}
 	for _, l := range db.AllFlowLaneValues() {
 		b.lanes[l] = Depth{}
@@ -198,70 +208,12 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 	if err := s.paces(ctx, conn, orgID, d, b); err != nil {
 		return nil, err
 	}
-	rows, err := s.q.QueueWaits(ctx, conn, db.QueueWaitsParams{Domain: d.TenancyID, Now: b.spend.now,
-		ExceptBatch: except, MostDelayed: mostDelayed})
-	if err != nil {
-		return nil, fmt.Errorf("read the queues of %s: %w", d.TenancyID, err)
-	}
-	under, err := s.q.QueueUnderWay(ctx, conn, d.TenancyID)
-	if err != nil {
-		return nil, fmt.Errorf("read the calls under way of %s: %w", d.TenancyID, err)
-	}
 	c := counting{backlog: b, s: s, conn: conn, orgID: orgID, domain: d, tasks: map[taskKey]taskFacts{},
-		policies: map[string]*pacing.Policy{}}
-	for i := range rows {
-		if err := c.wait(ctx, &rows[i]); err != nil {
-			return nil, err
-		}
-	}
-	for i := range under {
-		c.underWay(ctx, &under[i])
+		policies: map[string]*pacing.Policy{}, bytes: map[versionKey]float64{}}
+	if err := c.count(ctx, except); err != nil {
+		return nil, err
 	}
 	return b, s.ledger(ctx, conn, d, b.spend)
-}
-
-// paces reads what delays the budgets of an account besides their windows.
-func (s *Service) paces(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, b *backlog) error {
-	b.untilResult = s.untilResult(d.PlatformID)
-	paces, err := s.q.CallPace(ctx, conn, db.CallPaceParams{Domain: d.TenancyID, UntilResult: b.untilResult,
-		Since:       b.spend.now.Add(-24 * time.Hour),
-		RecentSince: b.spend.now.Add(-(&Rate{Young: b.spend.young}).Settled())})
-	if err != nil {
-		return fmt.Errorf("read the calls of %s: %w", d.TenancyID, err)
-	}
-	of := map[string]db.CallPaceRow{}
-	for _, p := range paces {
-		of[p.Bucket] = p
-	}
-	b.pace = s.shared(d.PlatformID, of)
-	lanes, err := s.q.LaneList(ctx, conn, db.LaneListParams{OrgID: orgID, TenancyID: d.TenancyID})
-	if err != nil {
-		return fmt.Errorf("read the lanes of %s: %w", d.TenancyID, err)
-	}
-	for i := range lanes {
-		if most := lanes[i].MaxConcurrentCalls; most != nil {
-			b.atOnce[lanes[i].Lane] = int(*most)
-		}
-	}
-	b.delays, err = s.delays(ctx, conn, d.TenancyID, b.spend.now)
-	return err
-}
-
-// shared adds to how the calls of each budget went those that wait in queues of others and spend it too.
-func (s *Service) shared(platformID string, of map[string]db.CallPaceRow) map[string]db.CallPaceRow {
-	out := maps.Clone(of)
-	for _, svc := range s.catalog.Services(platformID) {
-		for name := range svc.RateBuckets {
-			for _, line := range svc.Lines(name)[1:] {
-				p, also := out[name], of[line]
-				p.Recent, p.UnderWay, p.MaxInFlight = p.Recent+also.Recent, p.UnderWay+also.UnderWay,
-					max(p.MaxInFlight, also.MaxInFlight)
-				p.Calls, p.SlowSeconds = max(p.Calls, also.Calls), max(p.SlowSeconds, also.SlowSeconds)
-				out[name] = p
-			}
-		}
-	}
-	return out
 }
 
 // inLane is the lesser of two bounds on calls under way: one that is known already, and that of a lane; 0 is none.
@@ -280,19 +232,13 @@ func (b *backlog) rate(k bucket, caps quota.Caps, w *waiting, inFlight int) Rate
 	r := Rate{
 		Caps: calls.Aligned, Loc: b.spend.loc, Skew: b.spend.skew,
 		Spacing:  time.Duration(k.MinSpacingMS) * time.Millisecond,
-		InFlight: max(int(pace.MaxInFlight), 1), UnderWay: int(pace.UnderWay),
+		InFlight: max(pace.maxInFlight, 1), UnderWay: pace.underWay,
 		Others: len(w.others), Delay: b.delays[k.name].Delay, Young: b.spend.young,
 		Used: func(seconds int, start time.Time) int {
 			return inCalls(b.spend.used(k.name, seconds, start), w.cost)
 		},
 	}
-	timeout := w.timeout
-	if timeout == 0 {
-		timeout = timeoutUnknown
-	}
-	slow := time.Duration(pace.SlowSeconds * float64(time.Second))
-	Pace{Calls: int(pace.Calls), Slow: slow, Timeout: timeout, Readings: b.readings,
-		UntilResult: slices.Contains(b.untilResult, k.name)}.Set(&r)
+	setPaces(&r, pace.of(w, b.readings, slices.Contains(b.untilResult, k.name)))
 	cost := w.cost
 	for _, w := range b.spend.rolls(k.name, caps) {
 		r.Rolling = append(r.Rolling, Rolling{Seconds: w.Seconds, Cap: calls.Rolling[w.Seconds], Used: inCalls(w.Used(),
@@ -304,7 +250,7 @@ func (b *backlog) rate(k bucket, caps quota.Caps, w *waiting, inFlight int) Rate
 	}
 	r.Own = inFlight
 	if r.Young > 0 {
-		r.Recent = int(pace.Recent)
+		r.Recent = pace.recent
 	}
 	if w.exclusive {
 		r.InFlight = 1
@@ -324,7 +270,7 @@ func (w *waiting) completion(b *backlog, k bucket, caps quota.Caps) Completion {
 	if w.depth.Records > 0 {
 		c.Caveats = append(c.Caveats, CaveatCalls)
 	}
-	if w.guessed {
+	if w.guessed || w.sampled {
 		c.Caveats = append(c.Caveats, CaveatSample)
 	}
 	c.cost = w.cost
@@ -339,6 +285,13 @@ func (w *waiting) behind(b *backlog, k bucket, caps quota.Caps, e *Estimate, hel
 	c := Completion{HoldCauses: []string{}, Caveats: []string{}, Paced: len(e.paced)}
 	inFlight, all := w.inFlight, *w
 	all.timeout, all.exclusive, all.cost = max(w.timeout, e.timeout), w.exclusive || e.exclusive, max(w.cost, e.cost)
+	all.made = maps.Clone(w.made)
+	for action, calls := range e.made {
+		all.made[maker{action: action}] += calls
+	}
+	if len(e.made) == 0 {
+		all.made[maker{action: b.pace[k.name].slowest()}] += e.most
+	}
 	c.cost = all.cost
 	for l := range b.atOnce {
 		if len(e.lanes) == 0 || slices.Contains(e.lanes, l) {

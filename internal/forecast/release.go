@@ -23,7 +23,17 @@ const (
 // waitingWork is work of some queues; paced tells of a queue that a policy releases.
 type waitingWork struct {
 	Work
+	// by is when the last of it can go at once, where some waits for longer than From.
+	by    time.Time
 	paced *Paced
+}
+
+// from is when the work can go: the first of it, or all.
+func (w *waitingWork) from(early bool) time.Time {
+	if early {
+		return w.From
+	}
+	return moment.Later(w.From, w.by)
 }
 
 // portion is calls that are released together, between two times: where many are taken together, the first and the last
@@ -164,7 +174,7 @@ func merged(now time.Time, work []waitingWork, early bool) (out []Work) {
 		if w.paced != nil {
 			paced = append(paced, w)
 		} else {
-			held = append(held, portion{w.From, w.From, w.Calls})
+			held = append(held, portion{w.from(true), w.from(false), w.Calls})
 		}
 	}
 	for _, p := range merge(held, endsMost) {
@@ -173,11 +183,11 @@ func merged(now time.Time, work []waitingWork, early bool) (out []Work) {
 	slices.SortStableFunc(paced, func(a, b waitingWork) int { return cmp.Compare(b.paced.Records, a.paced.Records) })
 	exact := min(len(paced), pacedMost)
 	for _, w := range paced[:exact] {
-		out = append(out, w.paced.Work(now, w.From))
+		out = append(out, w.paced.Work(now, w.from(early)))
 	}
 	most := min(max(portionsAll/int64(max(len(paced)-exact, 1)), 1), portionsMost)
 	for _, w := range paced[exact:] {
-		released = append(released, w.paced.releases(now, w.From, most)...)
+		released = append(released, w.paced.releases(now, w.from(early), most)...)
 	}
 	if released = merge(released, portionsMost); len(released) > 0 {
 		out = append(out, inPortions(released, early))

@@ -110,3 +110,24 @@ func TestPaced_Work(t *testing.T) {
 	assert.Equal(t, []portion{{from: at(24 * 60), calls: 3}}, given(p.Work(now, at(45)), now, 1),
 		"what the hold covered has lapsed")
 }
+
+// TestTogether_Delayed: what waits for its next attempt may go before other work at once, and is awaited until it may.
+func TestTogether_Delayed(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	later := now.Add(time.Hour)
+	for name, c := range map[string]struct {
+		work       waitingWork
+		background bool
+		from       time.Time
+	}{
+		"ours":             {waitingWork{Work: Work{Calls: 5, From: now}, by: later}, false, later},
+		"before an upload": {waitingWork{Work: Work{Calls: 5, From: now}, by: later}, true, now},
+		"of others":        {waitingWork{Work: Work{Calls: 5, From: now, Others: true}, by: later}, false, now},
+		"held for longer":  {waitingWork{Work: Work{Calls: 5, From: later}, by: now}, false, later},
+	} {
+		all := together(now, []waitingWork{c.work}, c.background)
+		require.Len(t, all, 1, name)
+		assert.Equal(t, c.from, all[0].From, name)
+	}
+}

@@ -2,14 +2,17 @@ package forecast
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/moment"
 	"flowlane/internal/pacing"
 	"flowlane/internal/platform/catalog"
 )
@@ -27,13 +30,72 @@ type counting struct {
 	domain   *Domain
 	tasks    map[taskKey]taskFacts
 	policies map[string]*pacing.Policy
+	// bytes is how large the records of a version are that has bulk calls, as far as one batch tells.
+	bytes map[versionKey]float64
+}
+
+// versionKey names a version of a definition.
+type versionKey struct {
+	definitionID uuid.UUID
+	version      int32
+}
+
+// count counts what waits in all queues, but for those of a batch, and what will come to them.
+func (c *counting) count(ctx context.Context, except uuid.UUID) error {
+	waits, err := c.s.q.QueueWaits(ctx, c.conn, db.QueueWaitsParams{Domain: c.domain.TenancyID, Now: c.spend.now,
+		ExceptBatch: except, MostDelayed: mostDelayed})
+	if err != nil {
+		return fmt.Errorf("read the queues of %s: %w", c.domain.TenancyID, err)
+	}
+	arrivals, err := c.readArrivals(ctx, waits, except)
+	if err != nil {
+		return err
+	}
+	if err := c.size(ctx, waits, arrivals); err != nil {
+		return err
+	}
+	for i := range waits {
+		if err := c.wait(ctx, &waits[i]); err != nil {
+			return err
+		}
+	}
+	for i := range arrivals {
+		if err := c.arrive(ctx, &arrivals[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// size finds out how large records are that go in bulk calls.
+func (c *counting) size(ctx context.Context, waits []db.QueueWaitsRow, arrivals []arrivals) error {
+	batches := map[versionKey]uuid.UUID{}
+	add := func(k taskKey, batchID uuid.UUID) {
+		if t := c.task(ctx, k); t.bulk() {
+			batches[k.of()] = batchID
+		}
+	}
+	for i := range waits {
+		r := &waits[i]
+		add(taskKey{r.OrgID, r.DefinitionID, r.Version, r.StepNo, r.TaskNo}, r.OneBatch)
+	}
+	for i := range arrivals {
+		r := &arrivals[i]
+		add(taskKey{r.OrgID, r.DefinitionID, r.Version, r.StepNo, r.TaskNo}, r.OneBatch)
+	}
+	bytes, err := c.s.recordBytes(ctx, c.conn, slices.Collect(maps.Values(batches)))
+	for version, batchID := range batches {
+		c.bytes[version] = bytes[batchID]
+	}
+	return err
 }
 
 // wait adds a group of queues to what waits, and the calls that its records will make in later steps, which may go
 // before what waits now.
 func (c *counting) wait(ctx context.Context, r *db.QueueWaitsRow) error {
 	own := r.OrgID == c.orgID
-	t := c.task(ctx, taskKey{r.OrgID, r.DefinitionID, r.Version, r.StepNo, r.TaskNo})
+	key := taskKey{r.OrgID, r.DefinitionID, r.Version, r.StepNo, r.TaskNo}
+	t := c.task(ctx, key).sized(c.bytes[key.of()])
 	names := append([]string{r.Bucket}, t.also...)
 	if c.buckets[r.Bucket] == nil {
 		return nil // the catalog has no such bucket any more
@@ -63,9 +125,19 @@ func (c *counting) wait(ctx context.Context, r *db.QueueWaitsRow) error {
 			w.others[r.OrgID] = true
 		}
 		w.work = append(w.work, work...)
+		w.makes(t.action, n, !own)
 		w.timeout = max(w.timeout, t.timeout)
 	}
 	return nil
+}
+
+// makes notes who makes calls that will go.
+func (w *waiting) makes(a *catalog.Action, calls int64, others bool) {
+	by := maker{others: others}
+	if a != nil {
+		by.action = a.ID
+	}
+	w.made[by] += calls
 }
 
 // work is what a group of queues is to its budgets; none where people hold it without an end.
@@ -73,22 +145,9 @@ func (c *counting) work(t *taskFacts, r *db.QueueWaitsRow, n int64) (out []waiti
 	if r.HeldUntil.Year() >= endlessYear {
 		return nil, nil
 	}
-	own := r.OrgID == c.orgID
-	work := waitingWork{Work: Work{Calls: n, Others: !own}}
+	work := waitingWork{Work: Work{Calls: n, Others: r.OrgID != c.orgID}}
 	if r.HeldUntil.After(c.spend.now) {
 		work.From = r.HeldUntil
-	}
-	c.addLaterCalls(t, r.Records, work.From, r.OrgID)
-	if delayed := r.DelayedRecords; delayed > 0 { // a later attempt of some; of a paced queue whatever comes last
-		again := work
-		again.From = moment.Later(work.From, r.DelayedUntil)
-		if r.Pacing != nil || delayed == r.Records {
-			work = again
-		} else {
-			again.Calls = min(calls(delayed, t.perCall), n)
-			out = append(out, again)
-			work.Calls = n - r.DelayedRecords/int64(t.perCall)
-		}
 	}
 	if r.Pacing != nil {
 		policy, err := c.policy(r.Pacing)
@@ -99,6 +158,18 @@ func (c *counting) work(t *taskFacts, r *db.QueueWaitsRow, n int64) (out []waiti
 			LapsesAt: r.LapsesAt, NextAt: c.spend.now}
 		if r.PaceNextAt != nil {
 			work.paced.NextAt = *r.PaceNextAt
+		}
+	}
+	c.addLaterCalls(t, r.Records, work, r.OrgID)
+	if delayed := r.DelayedRecords; delayed > 0 { // a later attempt of some; of a paced queue whatever comes last
+		again := work
+		again.by = r.DelayedUntil
+		if r.Pacing != nil || delayed == r.Records {
+			work = again
+		} else {
+			again.Calls = min(calls(delayed, t.perCall), n)
+			out = append(out, again)
+			work.Calls = n - r.DelayedRecords/int64(t.perCall)
 		}
 	}
 	return append(out, work), nil
@@ -126,34 +197,6 @@ func (c *counting) own(w *waiting, r *db.QueueWaitsRow, t *taskFacts, calls int6
 	}
 }
 
-// underWay adds what records in calls may cost in later steps.
-func (c *counting) underWay(ctx context.Context, r *db.QueueUnderWayRow) {
-	t := c.task(ctx, taskKey{r.OrgID, r.DefinitionID, r.Version, r.StepNo, 0})
-	c.addLaterCalls(&t, r.Records, time.Time{}, r.OrgID)
-}
-
-// addLaterCalls adds the calls that records of an organization will make in later steps.
-func (c *counting) addLaterCalls(t *taskFacts, records int64, from time.Time, orgID uuid.UUID) {
-	own := orgID == c.orgID
-	for _, next := range t.later {
-		a := next.Action
-		for _, name := range c.domain.spends(next) {
-			w := c.buckets[name]
-			if w == nil {
-				continue
-			}
-			w.cost = max(w.cost, c.s.costOf(a, name, a.MaxRecordsPerRequest))
-			w.timeout, w.exclusive = max(w.timeout, next.Timeout), w.exclusive || a.Call.ExclusiveOver != ""
-			w.guessed = w.guessed || next.ForEach != nil
-			if !own {
-				w.others[orgID] = true
-			}
-			w.work = append(w.work, waitingWork{Work: Work{Calls: calls(records, perCall(next)),
-				From: from, Background: own, Others: !own}})
-		}
-	}
-}
-
 func (c *counting) policy(raw []byte) (*pacing.Policy, error) {
 	if p := c.policies[string(raw)]; p != nil {
 		return p, nil
@@ -175,10 +218,14 @@ type taskKey struct {
 	stepNo, taskNo      int16
 }
 
+func (k taskKey) of() versionKey { return versionKey{k.definitionID, k.version} }
+
 // taskFacts is what the plan says of a queue's calls.
 type taskFacts struct {
-	// perCall is how many records a call takes, if all goes well; 1 where each may have settings of its own.
+	// perCall is how many records a call takes, if all goes well; 1 where each may have settings of its own. paged
+	// tells that they come to the task a page at a time at least, and not all at once.
 	perCall int
+	paged   bool
 	// guessed tells that a record may make more calls than one.
 	guessed, exclusive bool
 	timeout            time.Duration
@@ -186,8 +233,12 @@ type taskFacts struct {
 	action *catalog.Action
 	// also are the buckets that its calls spend beside that of the queue.
 	also []string
-	// later are the tasks of the steps after it.
-	later []*definition.Task
+	// task is nil where nobody knows it, and later are the tasks of the steps after it.
+	task  *definition.Task
+	later []taskFacts
+	// arrivals tells that records come to the queue while the batch runs, inProcess that they may stand at its step
+	// before they do.
+	arrivals, inProcess bool
 }
 
 // task reads the plan of a queue. What is wrong with somebody's version must not stop a question: then each record
@@ -205,21 +256,29 @@ func (c *counting) task(ctx context.Context, k taskKey) taskFacts {
 }
 
 func factsOf(plan *definition.Plan, k taskKey) taskFacts {
-	task := &plan.Steps[k.stepNo].Tasks[k.taskNo]
-	out := taskFacts{perCall: 1, guessed: task.ForEach != nil, timeout: task.Timeout}
-	if task.Gone == "" {
-		out.action = task.Action
-		out.also = task.Action.Buckets[min(1, len(task.Action.Buckets)):]
-		out.exclusive = task.Action.Call != nil && task.Action.Call.ExclusiveOver != ""
-		out.perCall = perCall(task)
-	}
-	for _, step := range plan.Steps[k.stepNo+1:] {
-		for i := range step.Tasks {
-			if next := &step.Tasks[i]; next.Gone == "" && next.Action.Call != nil {
-				out.later = append(out.later, next)
+	step := &plan.Steps[k.stepNo]
+	out := factsAt(plan, k.stepNo, &step.Tasks[k.taskNo])
+	out.arrivals = k.stepNo > 0 || batch.EntryState(step) != batch.SliceCalling
+	out.inProcess = len(batch.LocalTasks(step)) > 0
+	for no := k.stepNo + 1; int(no) < len(plan.Steps); no++ {
+		for i := range plan.Steps[no].Tasks {
+			if next := &plan.Steps[no].Tasks[i]; next.Gone == "" && next.Action.Call != nil {
+				out.later = append(out.later, factsAt(plan, no, next))
 			}
 		}
 	}
+	return out
+}
+
+// factsAt is what is known of a task of a step, but for the steps after it.
+func factsAt(plan *definition.Plan, step int16, task *definition.Task) taskFacts {
+	out := taskFacts{perCall: 1, guessed: task.ForEach != nil, timeout: task.Timeout}
+	if task.Gone != "" {
+		return out
+	}
+	out.task, out.action, out.perCall, out.paged = task, task.Action, perCall(task), paged(plan, step)
+	out.also = task.Action.Buckets[min(1, len(task.Action.Buckets)):]
+	out.exclusive = task.Action.Call != nil && task.Action.Call.ExclusiveOver != ""
 	return out
 }
 
@@ -233,20 +292,6 @@ func (s *Service) costOf(a *catalog.Action, bucket string, records int) int {
 		return 1
 	}
 	return a.CostOf(bucket, b, records)
-}
-
-// perCall is how many records a call of a task takes, if all goes well; 1 where each may have settings of its own.
-func perCall(task *definition.Task) int {
-	if !task.Action.Bulk || byRecord(task) {
-		return 1
-	}
-	return max(task.Action.MaxRecordsPerRequest, 1)
-}
-
-// byRecord tells that the settings of a bulk task can differ from record to record, each of which then ends a call.
-func byRecord(task *definition.Task) bool {
-	refs := task.Settings.Refs()
-	return refs.Input || len(refs.Tasks) > 0
 }
 
 // calls is how many calls a group of queues takes at most.

@@ -15,6 +15,14 @@ const (
 	pageBytes = 64 << 10
 )
 
+// PageRows is how many rows of so many bytes each a page holds; 0 bytes where nobody knows.
+func PageRows(bytes float64) int {
+	if bytes*pageRows <= pageBytes {
+		return pageRows
+	}
+	return max(1, int(pageBytes/bytes))
+}
+
 // The first byte of a page's body says what follows. The text is a table of the rows' lengths (uvarints), then the
 // rows, each followed by a newline. Of formatBlob only a place follows, where such a body is in a blob.
 const (

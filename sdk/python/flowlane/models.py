@@ -3392,7 +3392,8 @@ class Completion(TypedDict):
     caveats: list[str]
     """What to know about the figures. `estimated_calls_pre_coalescing_projection`: records of several batches may share
     a call, so that it may take fewer; `batch_sample_truncated`: a record may make more calls than can be told
-    before it is sent (`for_each`), so that it may take longer.
+    before it is sent (`for_each`), or thousands of batches have records that will come to the account in later
+    steps, of which only some were read; so that it may take longer.
     """
     paced_batches_active: int
     """Queues of paced batches among the work."""
