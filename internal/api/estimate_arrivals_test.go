@@ -38,24 +38,24 @@ func TestEstimate_Arrivals(t *testing.T) {
 	in := fmt.Sprintf(`,"scheduled_at":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	s.trigger(flow, body(300)+in)
 	assert.Less(t, eta(10), alone+10, "all of it is over before that is due")
-	assert.Greater(t, eta(70*60), long+250, "it comes meanwhile")
+	assert.Greater(t, eta(70*60), long+200, "it comes meanwhile")
 
 	batch := s.trigger(flow, body(300)+`}`)
 	worked := eta(10)
-	assert.Greater(t, worked, alone+250, "before their first step is worked on")
+	assert.Greater(t, worked, alone+200, "before their first step is worked on")
 	s.Do(http.MethodPost, "/flows/batches/"+batch+"/pause", nil).Want(http.StatusCreated)
 	assert.Less(t, eta(10), alone+10, "nobody releases them")
 	s.Do(http.MethodPost, "/flows/batches/"+batch+"/resume", nil).Want(http.StatusOK)
-	assert.Greater(t, eta(10), alone+250)
+	assert.Greater(t, eta(10), alone+200)
 	s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)
 	assert.Less(t, eta(10), alone+10, "cancelled")
 
 	s.trigger(s.thenDial(`{"id":"t","action_id":"core__http__request","params":{"url":"http://127.0.0.1:1/"}}`),
 		body(300)+`}`)
-	assert.Greater(t, eta(10), alone+250, "in the queue of a receiver")
+	assert.Greater(t, eta(10), alone+200, "in the queue of a receiver")
 	first := eta(10)
 	s.trigger(s.define(fmt.Sprintf(changeSteps, s.credential)), body(300)+`}`)
-	assert.InDelta(t, first, eta(10), 10, "another budget")
+	assert.InDelta(t, first, eta(10), 70, "another budget; a minute can begin meanwhile")
 }
 
 // TestEstimate_ArrivalsWait: records that wait for a time come then; those that wait for an event may come at any time.
@@ -76,10 +76,10 @@ func TestEstimate_ArrivalsWait(t *testing.T) {
 	}
 	wait(`{"id":"t","action_id":"core__flow__delay","params":{"seconds":7200}}`)
 	assert.Less(t, eta(10), alone+10, "in two hours")
-	assert.Greater(t, eta(130*60), long+250)
+	assert.Greater(t, eta(130*60), long+200)
 	wait(`{"id":"t","action_id":"core__flow__wait_for_event",
 		"params":{"event_kind":"batch.failed","timeout_seconds":7200}}`)
-	assert.Greater(t, eta(10), alone+250)
+	assert.Greater(t, eta(10), alone+200)
 }
 
 // TestEstimate_LargeRecords: how many records fit into a call is told by their size, too.
@@ -122,6 +122,7 @@ func TestEstimate_Pages(t *testing.T) {
 func TestEstimate_Latency(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
+	s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Want(http.StatusOK) // wide ones
 	s.answersIn(nil)
 	settled := func(action string, calls int, seconds float64) {
 		_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner,
@@ -132,9 +133,10 @@ func TestEstimate_Latency(t *testing.T) {
 			s.tenancy, action, calls, seconds)
 		assert.NoError(t, err)
 	}
-	eta := func() float64 { return s.completion("dialer__api__dial", 1000)["eta_seconds"].(float64) }
+	eta := func() float64 { return s.completion("dialer__api__dial", 10_000)["eta_seconds"].(float64) }
 	settled("dialer__api__dial", 20, 10)
 	slow := eta()
+	assert.Greater(t, slow, 300.0)
 	settled("dialer__api__other", 150, 0.1)
 	assert.InDelta(t, slow, eta(), 5, "another action is faster")
 	_, err := s.owner.Exec(t.Context(), `UPDATE flow.call SET answered_at = claimed_at + CASE WHEN n % 10 = 0
