@@ -13,7 +13,7 @@ import (
 const (
 	// mostArriving bounds the queues that are asked whether more comes to them, mostDetached the records of a batch
 	// that are looked at which go their own way.
-	mostArriving, mostDetached = 5000, 10_000
+	mostArriving, mostDetached = 2000, 1000
 )
 
 // readArrivals reads what will come to the queues of an account from elsewhere, and may go before what waits now. Where
