@@ -47,6 +47,11 @@ LEFT JOIN LATERAL (
     ) o
 ) y ON true;
 
+-- name: QueueEmptyExists :one
+-- Whether an account has queues of batches under way in which nothing waits, other than those of one batch.
+SELECT EXISTS (SELECT FROM flow.lane_batch l WHERE l.domain = @domain AND l.open AND NOT l.listed
+    AND l.batch_id <> @except_batch);
+
 -- name: QueueArrivals :many
 -- Records of batches under way that will come to queues of an account, and are neither in these yet nor in queues of
 -- earlier steps there: they are in calls, wait, are worked on, or stand at another account. from_at is when the first

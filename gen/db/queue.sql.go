@@ -307,6 +307,24 @@ func (q *Queries) QueueArrivals(ctx context.Context, db DBTX, arg QueueArrivalsP
 	return items, nil
 }
 
+const queueEmptyExists = `-- name: QueueEmptyExists :one
+SELECT EXISTS (SELECT FROM flow.lane_batch l WHERE l.domain = $1 AND l.open AND NOT l.listed
+    AND l.batch_id <> $2)
+`
+
+type QueueEmptyExistsParams struct {
+	Domain      string
+	ExceptBatch uuid.UUID
+}
+
+// Whether an account has queues of batches under way in which nothing waits, other than those of one batch.
+func (q *Queries) QueueEmptyExists(ctx context.Context, db DBTX, arg QueueEmptyExistsParams) (bool, error) {
+	row := db.QueryRow(ctx, queueEmptyExists, arg.Domain, arg.ExceptBatch)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const queueWaits = `-- name: QueueWaits :many
 WITH waits AS MATERIALIZED (
     SELECT q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.alone,

@@ -13,7 +13,7 @@ import (
 const (
 	// mostArriving bounds the queues that are asked whether more comes to them, mostDetached the records of a batch
 	// that are looked at which go their own way.
-	mostArriving, mostDetached = 2000, 1000
+	mostArriving, mostDetached = 500, 1000
 )
 
 // readArrivals reads what will come to the queues of an account from elsewhere, and may go before what waits now. Where
@@ -33,6 +33,16 @@ func (c *counting) readArrivals(ctx context.Context, waits []db.QueueWaitsRow,
 		if !versions[key.of()] {
 			versions[key.of()] = true
 			in.DefinitionIds, in.Versions = append(in.DefinitionIds, r.DefinitionID), append(in.Versions, r.Version)
+		}
+	}
+	if len(in.DefinitionIds) == 0 { // mostly nothing comes, and to plan the question takes longer than to answer it
+		empty, err := c.s.q.QueueEmptyExists(ctx, c.conn, db.QueueEmptyExistsParams{Domain: in.Domain,
+			ExceptBatch: except})
+		if err != nil {
+			return nil, fmt.Errorf("look for empty queues of %s: %w", c.domain.TenancyID, err)
+		}
+		if !empty {
+			return nil, nil
 		}
 	}
 	rows, err := c.s.q.QueueArrivals(ctx, c.conn, in)
