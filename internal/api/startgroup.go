@@ -16,8 +16,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/definition"
+	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
 	"flowlane/internal/request"
 	"flowlane/internal/run"
@@ -40,19 +42,49 @@ const (
 // startGrouper starts triggers that come at the same time in one transaction (pg.Groups). Each has its own caller, its
 // own answer and its own idempotency key, and what cannot be started so is left to a transaction of its own, which also
 // finds out why. No group waits for somebody who holds a definition or a key for longer than a moment, so that nobody
-// suffers for another.
+// suffers for another. Triggers that spend budgets share transactions with those of their organization alone: what
+// waits for an account is read once for all of them, which takes long where that is much.
 type startGrouper struct {
-	h   *triggerHandler
-	log *slog.Logger
-	// metered are the definitions of which the last version seen spends budgets: estimating that is work of its own.
-	metered sync.Map
-	groups  *pg.Groups[*groupedStart]
+	h      *triggerHandler
+	log    *slog.Logger
+	groups *pg.Groups[*groupedStart]
+	// metered are the definitions of which the last start seen spends budgets, ofOrg the groups of their organizations.
+	metered, ofOrg sync.Map
 }
 
 func newStartGrouper(h *triggerHandler, log *slog.Logger) *startGrouper {
 	t := &startGrouper{h: h, log: log}
-	t.groups = &pg.Groups[*groupedStart]{Most: groupMost, AtOnce: groupsAtOnce, Slow: groupSlow, Serve: t.serve}
+	t.groups = t.newGroups(false)
 	return t
+}
+
+func (t *startGrouper) newGroups(metered bool) *pg.Groups[*groupedStart] {
+	return &pg.Groups[*groupedStart]{Most: groupMost, AtOnce: groupsAtOnce, Slow: groupSlow,
+		Serve: func(all []*groupedStart) { t.serve(all, metered) }}
+}
+
+// groupsOf are the groups in which a start may go; nil for none.
+func (t *startGrouper) groupsOf(in *run.StartInput, records int64) *pg.Groups[*groupedStart] {
+	if _, metered := t.metered.Load(in.DefinitionID); !metered {
+		return t.groups
+	}
+	if forecast.Keeps(records) { // large, and so not one of many
+		return nil
+	}
+	groups, known := t.ofOrg.Load(in.OrgID)
+	if !known {
+		groups, _ = t.ofOrg.LoadOrStore(in.OrgID, t.newGroups(true))
+	}
+	return groups.(*pg.Groups[*groupedStart]) //nolint:forcetypeassert // nothing else is stored
+}
+
+// note notes what a start was told that it takes; nil where it spends no budget.
+func (t *startGrouper) note(definitionID uuid.UUID, e *forecast.Estimate) {
+	if e != nil {
+		t.metered.Store(definitionID, true)
+	} else {
+		t.metered.Delete(definitionID)
+	}
 }
 
 // groupedStart is a trigger that shares a transaction.
@@ -62,40 +94,45 @@ type groupedStart struct {
 	one  *run.Small
 	done chan struct{}
 	// started is nil where it must be started alone, or nobody knows whether it was: then err says so.
-	started *run.StartedBatch
-	err     error
+	started  *run.StartedBatch
+	estimate *forecast.Estimate
+	err      error
 	// attempt is that with its idempotency key; nil without one. answered: another request with the key was faster.
 	attempt  *request.Attempt
 	answered bool
 }
 
-// start starts a trigger together with others; nil where it must be started alone.
-func (t *startGrouper) start(ctx context.Context, in run.StartInput) (*run.StartedBatch, error) {
-	if _, metered := t.metered.Load(in.DefinitionID); metered {
-		return nil, nil
-	}
+// start starts a trigger together with others, and returns its answer; nil where it must be started alone.
+func (t *startGrouper) start(ctx context.Context, in run.StartInput) (*oas.TriggerResult, error) {
 	one := in.Small()
 	if one == nil {
+		return nil, nil
+	}
+	groups := t.groupsOf(&in, int64(one.Sheet.Rows))
+	if groups == nil {
 		return nil, nil
 	}
 	// What belongs to the request is copied: its caller may leave.
 	one.By, one.Metadata, one.Trace = account.ActorFrom(ctx), bytes.Clone(one.Metadata), telemetry.Parent(ctx)
 	in.Source.Records, in.Metadata = nil, nil
 	s := &groupedStart{ctx: ctx, in: in, one: one, attempt: exchangeOf(ctx).attempt, done: make(chan struct{})}
-	t.groups.Add(s, 1+(len(one.Sheet.Body)+len(one.Metadata))/groupBytes)
+	groups.Add(s, 1+(len(one.Sheet.Body)+len(one.Metadata))/groupBytes)
 	select {
 	case <-s.done:
 		if s.answered { // to start it alone would only be rolled back
 			return nil, request.ErrAnswered
 		}
-		return s.started, s.err
+		if s.started == nil || s.err != nil {
+			return nil, s.err
+		}
+		return triggerResultOf(s.started, s.estimate), nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for the start: %w", ctx.Err())
 	}
 }
 
 // serve starts those whose callers are still there.
-func (t *startGrouper) serve(all []*groupedStart) {
+func (t *startGrouper) serve(all []*groupedStart, metered bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), groupTimeout)
 	defer cancel()
 	defer func() {
@@ -103,15 +140,15 @@ func (t *startGrouper) serve(all []*groupedStart) {
 			close(s.done)
 		}
 	}()
-	err := t.together(ctx, all)
+	err := t.together(ctx, all, metered)
 	for errors.Is(err, request.ErrAnswered) { // without those that are answered by then
-		err = t.together(ctx, all)
+		err = t.together(ctx, all, metered)
 	}
 }
 
 // together starts those in one transaction that are not answered and whose callers are still there, or none. It tells
 // them, unless nothing was started.
-func (t *startGrouper) together(ctx context.Context, all []*groupedStart) (err error) {
+func (t *startGrouper) together(ctx context.Context, all []*groupedStart, metered bool) (err error) {
 	here := slices.DeleteFunc(slices.Clone(all), func(s *groupedStart) bool { return s.answered || s.ctx.Err() != nil })
 	if len(here) == 0 {
 		return nil
@@ -128,7 +165,7 @@ func (t *startGrouper) together(ctx context.Context, all []*groupedStart) (err e
 		}
 	}()
 	err = pg.InTxShared(ctx, t.h.pool, func(ctx context.Context, tx pgx.Tx) error {
-		versions, now, id, err := t.versions(ctx, tx, here)
+		versions, now, id, err := t.versions(ctx, tx, here, metered)
 		if err != nil {
 			return err
 		}
@@ -137,7 +174,14 @@ func (t *startGrouper) together(ctx context.Context, all []*groupedStart) (err e
 		for i, p := range parties {
 			groups[i] = &p.StartGroup
 		}
-		err = t.h.runs.StartAndClaim(ctx, tx, now, func() pg.Query { return keepAll(ctx, parties) }, groups...)
+		err = t.h.runs.StartAndClaim(ctx, tx, now, func() (pg.Query, error) {
+			if metered {
+				if err := t.estimate(ctx, tx, parties); err != nil {
+					return nil, err
+				}
+			}
+			return keepAll(ctx, parties), nil
+		}, groups...)
 		committing = err == nil
 		return err
 	})
@@ -150,6 +194,28 @@ func (t *startGrouper) together(ctx context.Context, all []*groupedStart) (err e
 	return err
 }
 
+// estimate tells those that start what that takes, each behind those before it. They are of one organization.
+func (t *startGrouper) estimate(ctx context.Context, tx pgx.Tx, parties []*party) error {
+	var starting []*run.StartedBatch
+	for _, p := range parties {
+		starting = append(starting, p.Out...)
+	}
+	if len(starting) == 0 {
+		return nil
+	}
+	estimates, err := t.h.forecasts.OfBatches(ctx, tx, parties[0].In.OrgID, starting)
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	for _, p := range parties {
+		for i := range p.Out {
+			p.members[i].estimate, estimates = estimates[0], estimates[1:]
+			t.note(p.In.DefinitionID, p.members[i].estimate)
+		}
+	}
+	return nil
+}
+
 // keepAll keeps the answers of those that have idempotency keys.
 func keepAll(ctx context.Context, parties []*party) pg.Query {
 	var keyed []*groupedStart
@@ -159,7 +225,7 @@ func keepAll(ctx context.Context, parties []*party) pg.Query {
 			if s := p.members[i]; s.attempt != nil {
 				keyed = append(keyed, s)
 				answers = append(answers, request.KeyedAnswer{Attempt: s.attempt,
-					Answer: *answerOf(http.StatusOK, triggerResultOf(started, nil))})
+					Answer: *answerOf(http.StatusOK, triggerResultOf(started, s.estimate))})
 			}
 		}
 	}
@@ -178,10 +244,10 @@ func keepAll(ctx context.Context, parties []*party) pg.Query {
 // flow is a definition and whose it is.
 type flow struct{ org, definition uuid.UUID }
 
-// versions finds the versions of the definitions that can be started now and spend no budget, neither a provider's nor
-// what an owner lets a credential spend, the time, and the name of the transaction.
-func (t *startGrouper) versions(ctx context.Context, tx pgx.Tx,
-	all []*groupedStart) (out map[flow]int32, now time.Time, txID string, err error) {
+// versions finds the versions of the definitions that can be started now, the time, and the name of the transaction.
+// Unless metered, they are those that spend no budget, neither a provider's nor what an owner lets a credential spend.
+func (t *startGrouper) versions(ctx context.Context, tx pgx.Tx, all []*groupedStart,
+	metered bool) (out map[flow]int32, now time.Time, txID string, err error) {
 	out = map[flow]int32{}
 	for _, s := range all {
 		out[flow{s.in.OrgID, s.in.DefinitionID}] = 0
@@ -209,12 +275,16 @@ func (t *startGrouper) versions(ctx context.Context, tx pgx.Tx,
 		if err != nil {
 			return nil, now, "", err
 		}
-		if !t.known(plan) {
-			out[flow{d.OrgID, d.ID}] = d.Version
-			for _, id := range credentialsOf(plan) {
-				of.OrgIds, of.Ids = append(of.OrgIds, d.OrgID), append(of.Ids, id)
-				users[id] = append(users[id], flow{d.OrgID, d.ID})
-			}
+		if !metered && spendsBudgets(plan) {
+			continue
+		}
+		out[flow{d.OrgID, d.ID}] = d.Version
+		if metered { // whoever limits it
+			continue
+		}
+		for _, id := range credentialsOf(plan) {
+			of.OrgIds, of.Ids = append(of.OrgIds, d.OrgID), append(of.Ids, id)
+			users[id] = append(users[id], flow{d.OrgID, d.ID})
 		}
 	}
 	if err != nil || len(of.Ids) == 0 {
@@ -241,19 +311,14 @@ func credentialsOf(plan *definition.Plan) (out []uuid.UUID) {
 	return out
 }
 
-// known notes, and says, whether a plan spends budgets.
-func (t *startGrouper) known(plan *definition.Plan) (metered bool) {
+// spendsBudgets reports whether calls of a plan spend budgets of providers.
+func spendsBudgets(plan *definition.Plan) (spends bool) {
 	for i := range plan.Steps {
 		for j := range plan.Steps[i].Tasks {
-			metered = metered || len(plan.Steps[i].Tasks[j].Action.Buckets) > 0
+			spends = spends || len(plan.Steps[i].Tasks[j].Action.Buckets) > 0
 		}
 	}
-	if metered {
-		t.metered.Store(plan.DefinitionID, true)
-	} else {
-		t.metered.Delete(plan.DefinitionID)
-	}
-	return metered
+	return spends
 }
 
 // party are triggers of a group that differ in nothing but their records, metadata and request.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -190,6 +191,57 @@ func (s *stack) slowStarts() {
 		END $$;
 		CREATE TRIGGER take_time BEFORE INSERT ON flow.batch FOR EACH STATEMENT EXECUTE FUNCTION public.take_time();`)
 	require.NoError(s.t, err)
+}
+
+// shareMetered starts many triggers of a flow that spends a budget at once, after the one by which that is known: they
+// share transactions, and each goes behind those of its own that were before it.
+func (s *stack) shareMetered(flow string) {
+	s.t.Helper()
+	s.slowStarts()
+	s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", `{}`).Want(http.StatusOK)
+	var all []*startGrouper
+	for i := range 24 {
+		one := &startGrouper{client: s.Client, flow: flow, body: `{"input_data":{"id":"a"}}`}
+		if all = append(all, one); i%2 == 0 {
+			one.key = fmt.Sprint(flow, i)
+		}
+	}
+	sendTogether(all)
+	queued, transactions := map[string]float64{}, map[string][]string{}
+	for _, one := range all {
+		got := one.res.Want(http.StatusOK).JSON()
+		require.NotNil(s.t, got["estimate"])
+		batch, xmin := got["batch_id"].(string), ""
+		require.NoError(s.t, s.owner.QueryRow(s.t.Context(), "SELECT xmin::text FROM flow.batch WHERE id = $1", batch).
+			Scan(&xmin))
+		transactions[xmin] = append(transactions[xmin], batch)
+		queued[batch] = got["estimate"].(map[string]any)["queued_estimated_calls"].(float64)
+		if one.key != "" {
+			one.again(s.t)
+		}
+	}
+	assert.Less(s.t, len(transactions), len(all), "none shared a transaction")
+	for _, batches := range transactions {
+		slices.Sort(batches)
+		for i, batch := range batches {
+			assert.InDelta(s.t, queued[batches[0]]+float64(i), queued[batch], 0, "%d of %d", i, len(batches))
+		}
+	}
+}
+
+// TestTrigger_TogetherMetered: starts that spend a budget of their provider share transactions, and so do those whose
+// owner limits a credential.
+func TestTrigger_TogetherMetered(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	s.shareMetered(s.define(uploadSteps))
+
+	shop := serveAccountShop(t)
+	shop.load(shop.Client, shopAccount).Want(http.StatusCreated)
+	key, _ := shop.key(shop.Client, "A-1")
+	shop.Do(http.MethodPut, "/credentials/"+key+"/limits", object{"max_in_flight": 2.0,
+		"windows": []any{object{"seconds": 60.0, "calls": 5.0, "kind": "rolling"}}}).Want(http.StatusOK)
+	shop.shareMetered(shop.orders("shop__orders__put_order", key, `{"body":{"id":"a"}}`))
 }
 
 // TestTrigger_KeyTaken: where a trigger with a key meets the same one in another process, which is slow, it is answered

@@ -48,18 +48,18 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 	}
 	in.OrgID, in.DefinitionID, in.CreatedBy, in.TriggerType = caller.OrgID, id, &caller.AccountID,
 		run.TriggerAPICall
-	started, err := h.starts.start(ctx, in)
-	if started == nil && err == nil {
+	out, err := h.starts.start(ctx, in)
+	if out == nil && err == nil {
 		return h.alone(ctx, in)
 	}
 	if err != nil {
 		return nil, startFailed(ctx, err)
 	}
-	return triggerResultOf(started, nil), nil
+	return out, nil
 }
 
 // alone starts a trigger in a transaction of its own: as a worker, since its estimate takes in what other organizations
-// have waiting, and groups are of several organizations.
+// have waiting.
 func (h triggerHandler) alone(ctx context.Context, in run.StartInput) (*oas.TriggerResult, error) {
 	var started *run.StartedBatch
 	var estimate *forecast.Estimate
@@ -90,6 +90,7 @@ func (h triggerHandler) alone(ctx context.Context, in run.StartInput) (*oas.Trig
 			return nil, startFailed(ctx, err)
 		}
 	}
+	h.starts.note(in.DefinitionID, estimate)
 	return triggerResultOf(started, estimate), nil
 }
 
@@ -114,7 +115,6 @@ func (h triggerHandler) version(ctx context.Context, tx pgx.Tx, in *run.StartInp
 	if err != nil {
 		return "", err
 	}
-	h.starts.known(plan)
 	return txID, plan.Runnable()
 }
 

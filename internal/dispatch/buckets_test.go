@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider/dialersim"
+	"flowlane/internal/recordset"
 	"flowlane/internal/run"
 )
 
@@ -213,6 +215,66 @@ func TestBuckets_Estimate(t *testing.T) {
 	b.await(id)
 	require.NotNil(t, e.Completion.At)
 	require.False(t, e.Completion.At.Before(b.now()), "promised for %s, done at %s", e.Completion.At, b.now())
+}
+
+// TestBuckets_EstimateTogether: batches that start together, and are estimated before any of them is written, are told
+// what they are told if each starts by itself behind those before it.
+func TestBuckets_EstimateTogether(t *testing.T) {
+	t.Parallel()
+	b := twoBuckets(t, map[int]int64{60: 20, 3600: 1000, 86400: 1000}, func(cat *catalog.Catalog) {
+		a, _ := cat.Action("dialer__api__upload")
+		a.MaxBytesPerRequest = 200 // of which a page has many
+	})
+	b.minutePasses()
+	var groups []*run.StartGroup
+	steps := []string{modifies, flowOf(dialTask, modify("m", "l", `{"n":"{{ input.n }}"}`)), flowOf(getTask), uploadFlow,
+		modifies}
+	for i, steps := range steps {
+		g := &run.StartGroup{In: run.StartInput{OrgID: b.org, DefinitionID: b.define(steps), Version: 1,
+			TriggerType: run.TriggerAPICall}}
+		for n := range 2 {
+			var rows [][]byte
+			for row := range 30 * (n + 1) {
+				rows = append(rows, []byte(plainRow(100*i+row)))
+			}
+			g.Each = append(g.Each, run.Small{Sheet: recordset.OneSheet(rows), Metadata: []byte(`{}`)})
+		}
+		groups = append(groups, g)
+	}
+	undone := errors.New("undone")
+	var together, alone []*forecast.Estimate
+	require.ErrorIs(t, pg.InTxShared(t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
+		return b.runs.StartAndClaim(ctx, tx, time.Time{}, func() (_ pg.Query, err error) {
+			var all []*run.StartedBatch
+			for _, g := range groups {
+				all = append(all, g.Out...)
+			}
+			if together, err = b.heads.OfBatches(ctx, tx, b.org, all); err != nil {
+				return nil, err
+			}
+			return nil, undone
+		}, groups...)
+	}), undone)
+	require.ErrorIs(t, pg.InTx(t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
+		for _, g := range groups {
+			for _, one := range g.Each {
+				next := &run.StartGroup{In: g.In, Each: []run.Small{one}}
+				require.NoError(t, b.runs.StartGroups(ctx, tx, time.Time{}, next))
+				alone = append(alone, must(b.heads.OfBatch(ctx, tx, b.org, next.Out[0])))
+			}
+		}
+		return undone
+	}), undone)
+	require.Len(t, together, len(alone))
+	last := map[string]time.Time{}
+	for i, e := range together {
+		o := alone[i]
+		require.Equal(t, []any{o.Bucket, o.Calls, o.QueuedCalls, o.Day, o.Warning, o.Completion.Caveats},
+			[]any{e.Bucket, e.Calls, e.QueuedCalls, e.Day, e.Warning, e.Completion.Caveats}, i)
+		require.WithinDuration(t, *o.Completion.At, *e.Completion.At, 2*time.Second, i)
+		require.True(t, e.Completion.At.After(last[e.Bucket]), i)
+		last[e.Bucket] = *e.Completion.At
+	}
 }
 
 // TestBuckets_Later: work that was queued before there was its second budget, as the catalog may name more, spends

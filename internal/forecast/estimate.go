@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,7 +12,6 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
-	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
@@ -137,7 +135,7 @@ func (s *Service) estimate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, t
 			e.called(action, time.Duration(action.Call.TimeoutSeconds)*time.Second)
 		}
 	}
-	_, err = s.weigh(ctx, conn, orgID, &d, bucket, e, uuid.Nil)
+	_, err = s.accounts(conn, orgID, uuid.Nil).weigh(ctx, &d, bucket, e)
 	return e, err
 }
 
@@ -242,19 +240,19 @@ func calls(records int64, perCall int) int64 {
 	return records/n + min(records%n, 1)
 }
 
-// weigh compares the estimate's calls with the budget; what the batch except itself has queued does not count as queued
-// before it. It returns how long the calls take at the rate of the tightest window.
-func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, rates *catalog.RateBucket,
-	e *Estimate, except uuid.UUID) (time.Duration, error) {
-	caps, _, err := dispatch.Caps(ctx, conn, d.TenancyID, e.Bucket, rates)
+// weigh compares the estimate's calls with the budget. It returns how long they take at the rate of the tightest
+// window.
+func (a *accounts) weigh(ctx context.Context, d *Domain, rates *catalog.RateBucket,
+	e *Estimate) (time.Duration, error) {
+	caps, err := a.capsOf(ctx, budgetKey{d.TenancyID, e.Bucket}, rates)
 	if err != nil {
 		return 0, err
 	}
-	b, err := s.backlog(ctx, conn, orgID, d, except)
+	b, err := a.backlog(ctx, d)
 	if err != nil {
 		return 0, err
 	}
-	held, err := s.held(ctx, conn, orgID, e)
+	held, err := a.held(ctx, e)
 	if err != nil {
 		return 0, err
 	}
@@ -264,7 +262,7 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 	if e.plan != nil {
 		e.waits, told = run.LongestWait(e.plan, e.steps-1, e.AsOf)
 	}
-	e.Completion = w.behind(b, bucket{e.Bucket, rates}, caps, e, held)
+	e.Completion = w.behind(b.backlog, bucket{e.Bucket, rates}, caps, e, held)
 	slowest := 0.0
 	queued := max(w.cost, 1)
 	for _, w := range b.spend.current(e.Bucket, caps) {
@@ -289,23 +287,6 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 			"there may be more calls than this.")
 	}
 	return time.Duration(min(slowest, math.MaxInt32) * float64(time.Second)), nil
-}
-
-// held says until when people hold the calls of an estimate.
-func (s *Service) held(ctx context.Context, conn db.DBTX, orgID uuid.UUID, e *Estimate,
-) (db.LanesPausedUntilRow, error) {
-	in := db.LanesPausedUntilParams{OrgID: orgID, Domain: e.TenancyID}
-	for _, l := range e.lanes {
-		in.Lanes = append(in.Lanes, string(l))
-	}
-	if len(in.Lanes) == 0 {
-		in.Lanes = []string{string(e.usual)}
-	}
-	row, err := s.q.LanesPausedUntil(ctx, conn, in)
-	if err != nil {
-		return row, fmt.Errorf("read holds of %s: %w", e.TenancyID, err)
-	}
-	return row, nil
 }
 
 // called adds what an action and its timeout say of the calls.
@@ -340,142 +321,4 @@ func (e *Estimate) warn(sentence string) {
 		e.Warning += " "
 	}
 	e.Warning += sentence
-}
-
-// OfBatch estimates what a batch that was just started costs of the slowest budget that it spends, in the transaction
-// that starts it, and when the batch is done with all of them. Nil where it spends none.
-func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b *run.StartedBatch) (*Estimate, error) {
-	if len(b.Routes) == 0 {
-		return nil, nil //nolint:nilnil // it spends none
-	}
-	var platforms []string
-	for i := range b.Routes {
-		platforms = append(platforms, b.Routes[i].Task.Action.PlatformID)
-	}
-	s, err := s.of(ctx, orgID, platforms...)
-	if err != nil {
-		return nil, err
-	}
-	spent := batchSpend{budgets: budgets{s: s, conn: conn, orgID: orgID}, batch: b,
-		estimates: map[budgetKey]*Estimate{}, rates: map[budgetKey]*catalog.RateBucket{}}
-	if err := spent.size(ctx); err != nil {
-		return nil, err
-	}
-	for i := range b.Routes {
-		if err := spent.add(ctx, &b.Routes[i]); err != nil {
-			return nil, err
-		}
-	}
-	var out *Estimate
-	var longest time.Duration
-	for _, k := range spent.order {
-		d, err := spent.domain(ctx, k.domain)
-		if err != nil {
-			return nil, err
-		}
-		takes, err := s.weigh(ctx, conn, orgID, d, spent.rates[k], spent.estimates[k], b.BatchID)
-		if err != nil {
-			return nil, err
-		}
-		if out == nil || takes > longest {
-			out, longest = spent.estimates[k], takes
-		}
-	}
-	for _, k := range spent.order {
-		if k.domain != out.TenancyID || k.bucket != out.Bucket {
-			out.Completion = out.Completion.all(spent.estimates[k].Completion)
-		}
-	}
-	return out, nil
-}
-
-// batchSpend is what a batch spends of each budget, in the order of its tasks.
-type batchSpend struct {
-	budgets
-	batch *run.StartedBatch
-	// bytes is how large its records are, where it makes bulk calls; 0 where nobody knows.
-	bytes     float64
-	estimates map[budgetKey]*Estimate
-	rates     map[budgetKey]*catalog.RateBucket
-	order     []budgetKey
-}
-
-// size finds out how large the records are where that matters.
-func (b *batchSpend) size(ctx context.Context) error {
-	if !slices.ContainsFunc(b.batch.Routes, func(r run.TaskRoute) bool { return perCall(r.Task) > 1 }) {
-		return nil
-	}
-	bytes, err := b.s.recordBytes(ctx, b.conn, []uuid.UUID{b.batch.BatchID})
-	b.bytes = bytes[b.batch.BatchID]
-	return err
-}
-
-// perCall is how many records a call of a task takes, if all goes well.
-func (b *batchSpend) perCall(r *run.TaskRoute) int {
-	t := factsAt(b.batch.Plan, r.StepNo, r.Task)
-	return t.sized(b.bytes).perCall
-}
-
-// add adds the calls of a task to the budgets that they spend.
-func (b *batchSpend) add(ctx context.Context, r *run.TaskRoute) error {
-	buckets, err := b.of(ctx, r.Task, r.Route.Domain)
-	if err != nil {
-		return err
-	}
-	for _, k := range buckets {
-		b.estimate(r, budgetKey{r.Route.Domain, k.name}, k)
-	}
-	return nil
-}
-
-func (b *batchSpend) estimate(r *run.TaskRoute, k budgetKey, rates bucket) {
-	a, e := r.Task.Action, b.estimates[k]
-	if e == nil {
-		e = &Estimate{TenancyID: k.domain, Bucket: k.bucket, ActionID: &a.ID, RecordCount: b.batch.RecordCount,
-			MaxRecordsPerRequest: a.MaxRecordsPerRequest,
-			plan:                 b.batch.Plan, from: b.batch.NotBefore, made: map[string]int64{}}
-		b.estimates[k], b.rates[k] = e, rates.RateBucket
-		b.order = append(b.order, k)
-	} else if *e.ActionID != a.ID {
-		e.MaxRecordsPerRequest = min(e.MaxRecordsPerRequest, a.MaxRecordsPerRequest)
-	}
-	lane := r.Route.Lane
-	if lane == "" { // a rehearsal has no trigger that could choose one
-		lane = db.FlowLane(b.s.catalog.Lane(a))
-	}
-	if !slices.Contains(e.lanes, lane) {
-		e.lanes = append(e.lanes, lane)
-	}
-	e.Calls += calls(b.batch.RecordCount, a.MaxRecordsPerRequest)
-	perCall := b.perCall(r)
-	most := calls(b.batch.RecordCount, perCall)
-	e.most += most
-	e.made[a.ID] += most
-	e.cost = max(e.cost, b.s.costOf(a, k.bucket, a.MaxRecordsPerRequest))
-	e.steps = max(e.steps, int(r.StepNo)+1)
-	if b.batch.Pacing != nil {
-		e.paced = append(e.paced, pacedOf(b.batch, r, perCall))
-	}
-	e.atLeast = e.atLeast || r.Task.ForEach != nil
-	e.called(a, r.Task.Timeout)
-}
-
-// stepTicks is how many ticks later, at most, the records of a tick are released in the next step: those of a call that
-// goes just before a tick and is answered after it have missed that one.
-const stepTicks = 2
-
-// pacedOf is a queue of a batch that was just started, as its policy will release it.
-func pacedOf(b *run.StartedBatch, r *run.TaskRoute, perCall int) Paced {
-	p := Paced{Policy: b.Pacing, Records: b.RecordCount, PerCall: perCall,
-		NextAt: b.FirstTick}
-	before := map[int16]bool{}
-	for _, other := range b.Routes {
-		if other.StepNo < r.StepNo && !before[other.StepNo] {
-			before[other.StepNo] = true
-			for range stepTicks {
-				p.NextAt = p.Policy.Next(p.NextAt)
-			}
-		}
-	}
-	return p
 }

@@ -27,10 +27,13 @@ type AtStart struct {
 	Unknown Unknown
 }
 
+// Keeps reports whether what the start of a batch of so many records is told is kept.
+func Keeps(records int64) bool { return records >= keptFrom }
+
 // Keep writes down what the start of a batch is told, in the transaction that starts it, where the batch is large. Nil
 // is told where it spends no budget, and nothing is written then.
 func (s *Service) Keep(ctx context.Context, tx db.DBTX, orgID, batchID uuid.UUID, e *Estimate) error {
-	if e == nil || e.RecordCount < keptFrom {
+	if e == nil || !Keeps(e.RecordCount) {
 		return nil
 	}
 	in := db.BatchEstimateKeepParams{BatchID: batchID, OrgID: orgID, MadeAt: e.AsOf, TenancyID: e.TenancyID,
@@ -52,7 +55,7 @@ func (s *Service) Keep(ctx context.Context, tx db.DBTX, orgID, batchID uuid.UUID
 
 // AtStart returns what the start of a batch of so many records was told; nil where that was not kept.
 func (s *Service) AtStart(ctx context.Context, orgID, batchID uuid.UUID, records int64) (*AtStart, error) {
-	if records < keptFrom {
+	if !Keeps(records) {
 		return nil, nil
 	}
 	row, err := s.q.BatchEstimateRead(ctx, s.pool, db.BatchEstimateReadParams{BatchID: batchID, OrgID: orgID})

@@ -113,7 +113,7 @@ func (s *Service) queue(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tena
 		if err != nil {
 			return nil, err
 		}
-		alone[k.name] = b.buckets[k.name].completion(b, k, caps)
+		alone[k.name] = b.buckets[k.name].completion(b.backlog, k, caps)
 	}
 	for name, c := range alone {
 		w := b.buckets[name]
@@ -186,7 +186,7 @@ type maker struct {
 // backlog reads what waits for an account, but for a batch. The ledger comes last: a claim moves work from a queue to
 // it, and where conn is no Snapshot, one that commits meanwhile is better counted in both than in neither.
 func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain,
-	except uuid.UUID) (*backlog, error) {
+	except uuid.UUID) (*counting, error) {
 	b := &backlog{lanes: map[db.FlowLane]Depth{}, buckets: map[string]*waiting{}, pace: map[string]budgetPace{},
 		atOnce: map[db.FlowLane]int{}}
 	for _, l := range db.AllFlowLaneValues() {
@@ -208,12 +208,12 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 	if err := s.paces(ctx, conn, orgID, d, b); err != nil {
 		return nil, err
 	}
-	c := counting{backlog: b, s: s, conn: conn, orgID: orgID, domain: d, tasks: map[taskKey]taskFacts{},
+	c := &counting{backlog: b, s: s, conn: conn, orgID: orgID, domain: d, tasks: map[taskKey]taskFacts{},
 		policies: map[string]*pacing.Policy{}, bytes: map[versionKey]float64{}}
 	if err := c.count(ctx, except); err != nil {
 		return nil, err
 	}
-	return b, s.ledger(ctx, conn, d, b.spend)
+	return c, s.ledger(ctx, conn, d, b.spend)
 }
 
 // inLane is the lesser of two bounds on calls under way: one that is known already, and that of a lane; 0 is none.

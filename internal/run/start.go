@@ -71,6 +71,8 @@ type StartedBatch struct {
 	BatchID     uuid.UUID
 	Status      batch.BatchStatus
 	RecordCount int64
+	// RecordBytes is how large its records are on average, in bytes; 0 where that is not at hand.
+	RecordBytes float64
 	// First is the position of the first record.
 	First int64
 	// Routes are the queues of the plan's calls, for the estimate; the rest is, too.

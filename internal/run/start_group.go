@@ -74,8 +74,8 @@ func (s *Service) StartGroups(ctx context.Context, tx pgx.Tx, now time.Time, gro
 
 // startGroups is StartGroups, where claimer, unless it is nil, claims what it can of the calls; also is that of
 // StartAndClaim.
-func (s *Service) startGroups(ctx context.Context, tx pgx.Tx, now time.Time, claimer Claimer, also func() pg.Query,
-	groups []*StartGroup) error {
+func (s *Service) startGroups(ctx context.Context, tx pgx.Tx, now time.Time, claimer Claimer,
+	also func() (pg.Query, error), groups []*StartGroup) error {
 	start := &StartClaim{later: pg.NewPipeline(tx), wakes: wakeUps{}, calls: map[uuid.UUID]uuid.UUID{}}
 	now, prepared, err := s.prepareGroups(ctx, tx, now, groups)
 	if err != nil {
@@ -91,7 +91,9 @@ func (s *Service) startGroups(ctx context.Context, tx pgx.Tx, now time.Time, cla
 	}
 	var last pg.Query
 	if also != nil {
-		last = also()
+		if last, err = also(); err != nil {
+			return err
+		}
 	}
 	var ids []string
 	var actors []*account.Actor
@@ -263,6 +265,7 @@ func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *S
 			set = cell.NewID()
 		}
 		page, out.RecordCount = sheet.Page(), int64(sheet.Rows)
+		out.RecordBytes = float64(sheet.RawBytes) / float64(max(sheet.Rows, 1))
 		p.RawBytes, p.Bodies = append(p.RawBytes, sheet.RawBytes), append(p.Bodies, sheet.Body)
 	} else if set, out.RecordCount, err = in.takePages(ctx, tx, out.BatchID); err != nil {
 		return nil, err
