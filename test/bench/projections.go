@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 )
 
 // projectionRecords wait in each shape of a queue.
@@ -20,12 +21,14 @@ type queueShape struct {
 	batches int
 	// most is what a projection may take at most, 99 times in 100, in milliseconds.
 	most float64
+	// starts is how many batches are started in the time of one raw sum of it at least; 0 where that is no measure.
+	starts float64
 }
 
 var queueShapes = []queueShape{
-	{"one batch", 1, 20},
-	{"20,000 batches", 20_000, 40},
-	{"200,000 batches", 200_000, 400},
+	{"one batch", 1, 20, 0},
+	{"20,000 batches", 20_000, 40, 2},
+	{"200,000 batches", 200_000, 400, 2},
 }
 
 // projections measures what asks for the state of an account's budgets while very many records wait for them. Each
@@ -71,8 +74,47 @@ func projections(ctx context.Context, e *env) ([]row, error) {
 			return nil, err
 		}
 		out = append(out, rows...)
+		started, err := q.starts(ctx, own)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, started)
 	}
 	return out, nil
+}
+
+const (
+	// clientsStarting start so many batches of one record behind what is queued.
+	clientsStarting, startedBehind = 32, 640
+)
+
+// starts measures how many batches are started, each with its estimate, in the time of one raw sum of what waits.
+func (q *projected) starts(ctx context.Context, e *env) (row, error) {
+	var raw []time.Duration
+	for range e.repeats {
+		d, err := rawQueue(ctx, e.pool, &q.service, nil)
+		if err != nil {
+			return row{}, err
+		}
+		raw = append(raw, d)
+	}
+	path := "/flows/definitions/" + q.definitions[0].String() + "/trigger"
+	took, err := timed(func() error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(clientsStarting)
+		for i := range startedBehind {
+			group.Go(func() error {
+				return q.call(ctx, http.MethodPost, path, fmt.Appendf(nil, `{"input_data":{"id":"%d","balance":1}}`, i), nil)
+			})
+		}
+		return group.Wait() //nolint:wrapcheck // says everything
+	})
+	if err != nil {
+		return row{}, err
+	}
+	return row{what: "starts, " + q.name + " queued", ours: perSecond(startedBehind, took, "starts"),
+		raw:   "sum " + short(median(raw)),
+		ratio: median(raw).Seconds() * startedBehind / took.Seconds(), target: q.queueShape.starts}, nil
 }
 
 // projected is an account for which records wait, and its organization.

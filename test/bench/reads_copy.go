@@ -271,6 +271,28 @@ func quoteID(id uuid.UUID) string { return quoteText(id.String()) + "::uuid" }
 
 func quoteText(s string) string { return "'" + s + "'" }
 
+// queueSmall queues the records of so many batches of a block, where those of its source were: a batch that is over has
+// no queue that could be copied.
+func queueSmall(ctx context.Context, tx pgx.Tx, waits string, waiting int) error {
+	made, err := tx.Exec(ctx,
+		`INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, definition_id, version, domain, bucket, lane, ready_parts, ready_records)
+		SELECT b.id, 0, 0, k.org_id, b.definition_id, 1, k.domain, k.bucket, k.lane, 1, b.size
+		FROM block b CROSS JOIN (SELECT c.* FROM flow.call c JOIN flow.batch t ON t.org_id = c.org_id
+			WHERE t.id = (SELECT source FROM block LIMIT 1) AND c.action_id = 'dialer__api__modify' LIMIT 1) k
+		WHERE `+waits)
+	if err == nil && made.RowsAffected() != int64(waiting) {
+		err = fmt.Errorf("%d instead of %d", made.RowsAffected(), waiting)
+	}
+	if err != nil {
+		return fmt.Errorf("make the queues of batches: %w", err)
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off) SELECT b.id, 0, 0, 0, 0, 0, b.size FROM block b WHERE `+waits)
+	if err != nil {
+		return fmt.Errorf("queue batches: %w", err)
+	}
+	return nil
+}
+
 // copySmall copies a batch of one slice many times, by turns to the definitions, evenly over the last 30 days. The
 // records of the last so many wait.
 func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, definitions []uuid.UUID,
@@ -303,8 +325,6 @@ func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, defini
 		{"flow.fragment", ofBlock + " AND NOT " + waits, "b.i", map[string]string{"batch_id": "b.id"}},
 		{"flow.page", "t.set_id = (SELECT page_set FROM flow.batch WHERE id = b.source)", "b.i",
 			map[string]string{"set_id": "b.page_set"}},
-		{"flow.lane_batch", ofBlock, "b.i", map[string]string{"batch_id": "b.id", "ready_parts": waits + "::int",
-			"ready_records": waits + "::int * " + size}},
 	}
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		// Ids in the order of time: its milliseconds come first in them.
@@ -320,9 +340,8 @@ func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, defini
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off) SELECT b.id, 0, 0, 0, 0, 0, b.size FROM block b WHERE `+waits)
-		if err != nil {
-			return fmt.Errorf("queue batches: %w", err)
+		if err := queueSmall(ctx, tx, waits, waiting); err != nil {
+			return err
 		}
 		// MATERIALIZED because the planner takes flow.batch for as small as it was, and would scan it for each row.
 		_, err = tx.Exec(ctx, `WITH used AS MATERIALIZED (SELECT u.* FROM flow.batch t JOIN flow.usage u USING (org_id, definition_id) WHERE t.id = $1)
