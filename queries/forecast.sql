@@ -23,16 +23,28 @@ WHERE t.org_id = @org_id AND (d.platform_id = ANY(@metered::text[]) OR d.credent
 
 -- name: DomainDispatched :one
 -- Whether anything was ever sent to an account but questions of the service's own.
--- A call is in one of two indexes of its account, or in both.
+-- A call is in one of two indexes of its account, or in both; calls that are gone were counted in the longest windows
+-- of their budgets, of which there are few.
 SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain AND c.credential_id IS NOT NULL AND c.state = 'intent')
     OR EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain AND c.credential_id IS NOT NULL
         AND (c.counts_in <> '{}' OR c.state <> 'intent'))
-    OR EXISTS (SELECT FROM flow.ledger l WHERE l.domain = @domain AND l.by_credential <> '{}'))::boolean AS dispatched;
+    OR EXISTS (SELECT FROM flow.budget b CROSS JOIN LATERAL (
+        SELECT w.window_seconds FROM flow.ledger w WHERE w.domain = b.domain AND w.bucket = b.bucket
+        ORDER BY w.window_seconds DESC LIMIT 1
+    ) longest CROSS JOIN LATERAL (
+        SELECT FROM flow.ledger w WHERE w.domain = b.domain AND w.bucket = b.bucket
+            AND w.window_seconds = longest.window_seconds AND w.by_credential <> '{}'
+        ORDER BY w.starts_at DESC LIMIT 1
+    ) l WHERE b.domain = @domain))::boolean AS dispatched;
 
 -- name: LedgerOpen :many
--- The windows of an account that are not over.
-SELECT bucket, window_seconds, starts_at, own, foreign_spend, unsure, by_credential FROM flow.ledger
-    WHERE domain = @domain AND ends_at > @now::timestamptz;
+-- The windows of an account's budgets that are not over.
+SELECT l.bucket, l.window_seconds, l.starts_at, l.own, l.foreign_spend, l.unsure, l.by_credential
+FROM unnest(@buckets::text[]) AS b (bucket)
+CROSS JOIN LATERAL (
+    SELECT * FROM flow.ledger w WHERE w.domain = @domain AND w.bucket = b.bucket AND w.ends_at > @now::timestamptz
+    OFFSET 0
+) l;
 
 -- name: RollingOpen :many
 -- What counts of the rolling windows of an account.

@@ -76,8 +76,10 @@ ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET
 -- name: LedgerIsOpen :one
 -- Whether credentials spent of an account in a window that is not over: questions of the service's own call for no
 -- further reading.
-SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = @domain AND by_credential <> '{}'
-    AND ends_at > (SELECT flow.clock()));
+SELECT EXISTS (SELECT FROM flow.budget b CROSS JOIN LATERAL (
+    SELECT FROM flow.ledger w WHERE w.domain = b.domain AND w.bucket = b.bucket AND w.by_credential <> '{}'
+        AND w.ends_at > (SELECT flow.clock()) LIMIT 1
+) l WHERE b.domain = @domain);
 
 -- name: LedgerAlign :exec
 -- Makes windows with what may count in them. One that is there already never counts less than before.

@@ -57,9 +57,9 @@ SELECT EXISTS (SELECT FROM flow.lane_batch l WHERE l.domain = @domain AND l.open
 -- earlier steps there: they are in calls, wait, are worked on, or stand at another account. from_at is when the first
 -- of them may come, if that is known: for those of a batch that is scheduled, and of slices that all wait for a time.
 -- beside are those that stand at the step of the queue itself, in a call of it or before it. Queues in which something
--- waits (listed) are asked about only for the versions in which more may come to these. So many of each kind are read at
--- most; unlisted is how many others there are. Of the records that are detached nothing is read where a batch has very
--- many: then all that are not over may come.
+-- waits (listed) are asked about only for the versions in which more may come to these. So many of each kind are read
+-- at most; unlisted is how many others there are. Of the records that are detached nothing is read where a batch has
+-- very many: then all that are not over may come.
 WITH queues AS MATERIALIZED (
     SELECT u.batch_id, u.org_id, u.definition_id, u.version, u.step_no, u.task_no, u.bucket, u.lane,
         u.paused, u.allowance, u.listed FROM (

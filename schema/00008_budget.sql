@@ -132,6 +132,8 @@ CREATE TABLE flow.ledger (
     PRIMARY KEY (domain, bucket, window_seconds, starts_at)
 ) WITH (fillfactor = 50);
 CREATE INDEX ledger_old ON flow.ledger (ends_at);
+-- Claims and projections look for the open windows of a budget: few of all that it had, and few of all that are open.
+CREATE INDEX ledger_open ON flow.ledger (domain, bucket, ends_at);
 -- The history of an account is read newest first.
 CREATE INDEX ledger_history ON flow.ledger (domain, starts_at, bucket, window_seconds);
 COMMENT ON TABLE flow.ledger IS

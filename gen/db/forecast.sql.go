@@ -205,11 +205,19 @@ const domainDispatched = `-- name: DomainDispatched :one
 SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = $1 AND c.credential_id IS NOT NULL AND c.state = 'intent')
     OR EXISTS (SELECT FROM flow.call c WHERE c.domain = $1 AND c.credential_id IS NOT NULL
         AND (c.counts_in <> '{}' OR c.state <> 'intent'))
-    OR EXISTS (SELECT FROM flow.ledger l WHERE l.domain = $1 AND l.by_credential <> '{}'))::boolean AS dispatched
+    OR EXISTS (SELECT FROM flow.budget b CROSS JOIN LATERAL (
+        SELECT w.window_seconds FROM flow.ledger w WHERE w.domain = b.domain AND w.bucket = b.bucket
+        ORDER BY w.window_seconds DESC LIMIT 1
+    ) longest CROSS JOIN LATERAL (
+        SELECT FROM flow.ledger w WHERE w.domain = b.domain AND w.bucket = b.bucket
+            AND w.window_seconds = longest.window_seconds AND w.by_credential <> '{}'
+        ORDER BY w.starts_at DESC LIMIT 1
+    ) l WHERE b.domain = $1))::boolean AS dispatched
 `
 
 // Whether anything was ever sent to an account but questions of the service's own.
-// A call is in one of two indexes of its account, or in both.
+// A call is in one of two indexes of its account, or in both; calls that are gone were counted in the longest windows
+// of their budgets, of which there are few.
 func (q *Queries) DomainDispatched(ctx context.Context, db DBTX, domain string) (bool, error) {
 	row := db.QueryRow(ctx, domainDispatched, domain)
 	var dispatched bool
@@ -435,13 +443,18 @@ func (q *Queries) LedgerHistory(ctx context.Context, db DBTX, arg LedgerHistoryP
 }
 
 const ledgerOpen = `-- name: LedgerOpen :many
-SELECT bucket, window_seconds, starts_at, own, foreign_spend, unsure, by_credential FROM flow.ledger
-    WHERE domain = $1 AND ends_at > $2::timestamptz
+SELECT l.bucket, l.window_seconds, l.starts_at, l.own, l.foreign_spend, l.unsure, l.by_credential
+FROM unnest($1::text[]) AS b (bucket)
+CROSS JOIN LATERAL (
+    SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, unsure, by_credential, cap, observed, observed_at, drift, alarm_drift FROM flow.ledger w WHERE w.domain = $2 AND w.bucket = b.bucket AND w.ends_at > $3::timestamptz
+    OFFSET 0
+) l
 `
 
 type LedgerOpenParams struct {
-	Domain string
-	Now    time.Time
+	Buckets []string
+	Domain  string
+	Now     time.Time
 }
 
 type LedgerOpenRow struct {
@@ -454,9 +467,9 @@ type LedgerOpenRow struct {
 	ByCredential  json.RawMessage
 }
 
-// The windows of an account that are not over.
+// The windows of an account's budgets that are not over.
 func (q *Queries) LedgerOpen(ctx context.Context, db DBTX, arg LedgerOpenParams) ([]LedgerOpenRow, error) {
-	rows, err := db.Query(ctx, ledgerOpen, arg.Domain, arg.Now)
+	rows, err := db.Query(ctx, ledgerOpen, arg.Buckets, arg.Domain, arg.Now)
 	if err != nil {
 		return nil, err
 	}

@@ -128,8 +128,10 @@ func (q *Queries) LedgerDebit(ctx context.Context, db DBTX, arg LedgerDebitParam
 }
 
 const ledgerIsOpen = `-- name: LedgerIsOpen :one
-SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = $1 AND by_credential <> '{}'
-    AND ends_at > (SELECT flow.clock()))
+SELECT EXISTS (SELECT FROM flow.budget b CROSS JOIN LATERAL (
+    SELECT FROM flow.ledger w WHERE w.domain = b.domain AND w.bucket = b.bucket AND w.by_credential <> '{}'
+        AND w.ends_at > (SELECT flow.clock()) LIMIT 1
+) l WHERE b.domain = $1)
 `
 
 // Whether credentials spent of an account in a window that is not over: questions of the service's own call for no

@@ -259,9 +259,9 @@ type QueueArrivalsRow struct {
 // earlier steps there: they are in calls, wait, are worked on, or stand at another account. from_at is when the first
 // of them may come, if that is known: for those of a batch that is scheduled, and of slices that all wait for a time.
 // beside are those that stand at the step of the queue itself, in a call of it or before it. Queues in which something
-// waits (listed) are asked about only for the versions in which more may come to these. So many of each kind are read at
-// most; unlisted is how many others there are. Of the records that are detached nothing is read where a batch has very
-// many: then all that are not over may come.
+// waits (listed) are asked about only for the versions in which more may come to these. So many of each kind are read
+// at most; unlisted is how many others there are. Of the records that are detached nothing is read where a batch has
+// very many: then all that are not over may come.
 func (q *Queries) QueueArrivals(ctx context.Context, db DBTX, arg QueueArrivalsParams) ([]QueueArrivalsRow, error) {
 	rows, err := db.Query(ctx, queueArrivals,
 		arg.Domain,

@@ -221,7 +221,11 @@ func (s *Service) moment(ctx context.Context, conn db.DBTX, d *Domain) (*spend, 
 }
 
 func (s *Service) ledger(ctx context.Context, conn db.DBTX, d *Domain, out *spend) error {
-	rows, err := s.q.LedgerOpen(ctx, conn, db.LedgerOpenParams{Domain: d.TenancyID, Now: out.now.Add(-out.skew)})
+	in := db.LedgerOpenParams{Domain: d.TenancyID, Buckets: []string{}, Now: out.now.Add(-out.skew)}
+	for _, b := range s.buckets(d) {
+		in.Buckets = append(in.Buckets, b.name)
+	}
+	rows, err := s.q.LedgerOpen(ctx, conn, in)
 	if err != nil {
 		return fmt.Errorf("read the ledger of %s: %w", d.TenancyID, err)
 	}
