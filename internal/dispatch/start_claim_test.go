@@ -138,9 +138,14 @@ func TestStartClaim(t *testing.T) {
 	require.EqualValues(t, 5, r.arrived.Load())
 	require.Equal(t, 5, b.count("SELECT sum(calls)::int FROM flow.usage"))
 	require.Zero(t, b.count("SELECT count(*) FROM flow.lane_batch"))
-	_, claimed, err = b.startTogether(def, 3)
+	ids, claimed, err = b.startTogether(def, 8)
 	require.NoError(t, err)
-	require.Equal(t, 3, claimed, "the lane was charged, and claims go on")
+	require.Equal(t, 8, claimed, "the lane was charged, and claims go on")
+	b.completed(ids...)
+	ids, claimed, err = b.startTogether(def, 9)
+	require.NoError(t, err)
+	require.Zero(t, claimed, "a burst, which passes claim many at a time while the next ones start")
+	b.completed(ids...)
 }
 
 // Where something else waits, or a call needs more than a start has at hand, passes make it.

@@ -1,10 +1,13 @@
 package forecast
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"flowlane/internal/quota"
 )
 
 // TestCompletion_And: work that spends two budgets is never done before either, and waits for both where both make it
@@ -33,4 +36,18 @@ func TestCompletion_And(t *testing.T) {
 	assert.Equal(t, first.At, first.and(Completion{Unknown: UnknownPaused}).At,
 		"what is held there is held here, and not waited for")
 	assert.Equal(t, first.At, first.and(Completion{Drained: Drained{Source: SourceEmpty}}).At)
+}
+
+// TestEstimate_DaySpills: what a day has left is shown without what is likelier our own than others', and the warning
+// goes by what claims go by.
+func TestEstimate_DaySpills(t *testing.T) {
+	t.Parallel()
+	day := quota.Window{Seconds: daySeconds, Cap: 100, Own: 10, Foreign: 40, Unsure: 30}
+	for calls, spills := range map[int64]bool{45: false, 46: true} {
+		e := Estimate{Calls: calls, most: calls, QueuedCalls: 5, cost: 1}
+		e.day(&day, 1)
+		assert.Equal(t, int64(80), e.Day.Remaining)
+		assert.Equal(t, spills, e.Day.Spills, calls)
+		assert.Equal(t, spills, strings.Contains(e.Warning, "but 50 of the day's 100 are left"), e.Warning)
+	}
 }

@@ -61,9 +61,9 @@ func (s *StartClaim) Wake(kind, key string, at time.Time) { s.wakes.add(kind, ke
 func (s *StartClaim) Claim(batchID, callID uuid.UUID) { s.calls[batchID] = callID }
 
 // StartAndClaim is StartGroups in a transaction of the service's own, in which calls of what starts are claimed, where
-// somebody does that (ClaimBy). also, if it is set, is called once the groups say what starts, and before that is
-// written; the question that it returns is the last statement, so that what it waits for is locked behind the due rows,
-// as in other transactions. Its error ends the transaction.
+// somebody does that (ClaimBy). also, if it is set, is called once the groups say what starts, before any budget is
+// locked for it and anything is written; the question that it returns is the last statement, so that what it waits for
+// is locked behind the due rows, as in other transactions. Its error ends the transaction.
 func (s *Service) StartAndClaim(ctx context.Context, tx pgx.Tx, now time.Time, also func() (pg.Query, error),
 	groups ...*StartGroup) error {
 	return s.startGroups(ctx, tx, now, s.claimer, also, groups)

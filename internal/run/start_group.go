@@ -84,15 +84,15 @@ func (s *Service) startGroups(ctx context.Context, tx pgx.Tx, now time.Time, cla
 	for _, g := range prepared {
 		start.add(g)
 	}
-	if claimer != nil && len(start.Batches) > 0 {
-		if err := claimer.ClaimStarted(ctx, tx, start); err != nil {
-			return err //nolint:wrapcheck // says everything
-		}
-	}
 	var last pg.Query
 	if also != nil {
 		if last, err = also(); err != nil {
 			return err
+		}
+	}
+	if claimer != nil && len(start.Batches) > 0 {
+		if err := claimer.ClaimStarted(ctx, tx, start); err != nil {
+			return err //nolint:wrapcheck // says everything
 		}
 	}
 	var ids []string
