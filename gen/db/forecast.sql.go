@@ -210,14 +210,14 @@ SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = $1 AND c.credential_id 
         ORDER BY w.window_seconds DESC LIMIT 1
     ) longest CROSS JOIN LATERAL (
         SELECT FROM flow.ledger w WHERE w.domain = b.domain AND w.bucket = b.bucket
-            AND w.window_seconds = longest.window_seconds AND w.by_credential <> '{}'
-        ORDER BY w.starts_at DESC LIMIT 1
+            AND w.window_seconds >= least(longest.window_seconds, 3600) AND w.by_credential <> '{}'
+        ORDER BY w.window_seconds DESC, w.starts_at DESC LIMIT 1
     ) l WHERE b.domain = $1))::boolean AS dispatched
 `
 
 // Whether anything was ever sent to an account but questions of the service's own.
-// A call is in one of two indexes of its account, or in both; calls that are gone were counted in the longest windows
-// of their budgets, of which there are few.
+// A call is in one of two indexes of its account, or in both; calls that are gone were counted in windows of an hour and
+// more, of which there are few, or in the longest of their budget. The provider may count longer ones than we debit.
 func (q *Queries) DomainDispatched(ctx context.Context, db DBTX, domain string) (bool, error) {
 	row := db.QueryRow(ctx, domainDispatched, domain)
 	var dispatched bool

@@ -111,6 +111,10 @@ func TestBatch_Upload(t *testing.T) {
 
 	head := s.get("/platforms/dialer/domains/" + s.tenancy + "/headroom")
 	assert.NotNil(t, head["as_of"])
+	_, err := s.owner.Exec(t.Context(), "DELETE FROM flow.call")
+	assert.NoError(t, err)
+	assert.NotNil(t, s.get("/platforms/dialer/domains/" + s.tenancy + "/headroom")["as_of"],
+		"windows tell of calls that are gone")
 	day := inside(head, "buckets", "upload", "windows", "86400").(map[string]any)
 	assert.Equal(t, 1.0, day["used"])
 	assert.Equal(t, day["cap"].(float64)-1, day["remaining"])

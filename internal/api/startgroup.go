@@ -31,6 +31,9 @@ const (
 	// groupBytes.
 	groupMost  = 64
 	groupBytes = 32 << 10
+	// estimatedMost bounds those that spend budgets, because each is estimated while the transaction holds its
+	// organization's place among open batches: behind the worst of queues that takes some 0.1 s.
+	estimatedMost = 16
 	// groupsAtOnce is how many such transactions run at once, another one beside one that takes longer than
 	// groupSlow.
 	groupsAtOnce = 2
@@ -59,7 +62,11 @@ func newStartGrouper(h *triggerHandler, log *slog.Logger) *startGrouper {
 }
 
 func (t *startGrouper) newGroups(metered bool) *pg.Groups[*groupedStart] {
-	return &pg.Groups[*groupedStart]{Most: groupMost, AtOnce: groupsAtOnce, Slow: groupSlow,
+	most := groupMost
+	if metered {
+		most = estimatedMost
+	}
+	return &pg.Groups[*groupedStart]{Most: most, AtOnce: groupsAtOnce, Slow: groupSlow,
 		Serve: func(all []*groupedStart) { t.serve(all, metered) }}
 }
 

@@ -275,7 +275,8 @@ func quoteText(s string) string { return "'" + s + "'" }
 // no queue that could be copied.
 func queueSmall(ctx context.Context, tx pgx.Tx, waits string, waiting int) error {
 	made, err := tx.Exec(ctx,
-		`INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, definition_id, version, domain, bucket, lane, ready_parts, ready_records)
+		`INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, definition_id, version, domain, bucket, lane,
+			ready_parts, ready_records)
 		SELECT b.id, 0, 0, k.org_id, b.definition_id, 1, k.domain, k.bucket, k.lane, 1, b.size
 		FROM block b CROSS JOIN (SELECT c.* FROM flow.call c JOIN flow.batch t ON t.org_id = c.org_id
 			WHERE t.id = (SELECT source FROM block LIMIT 1) AND c.action_id = 'dialer__api__modify' LIMIT 1) k
@@ -286,7 +287,8 @@ func queueSmall(ctx context.Context, tx pgx.Tx, waits string, waiting int) error
 	if err != nil {
 		return fmt.Errorf("make the queues of batches: %w", err)
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off) SELECT b.id, 0, 0, 0, 0, 0, b.size FROM block b WHERE `+waits)
+	_, err = tx.Exec(ctx, `INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
+		SELECT b.id, 0, 0, 0, 0, 0, b.size FROM block b WHERE `+waits)
 	if err != nil {
 		return fmt.Errorf("queue batches: %w", err)
 	}
