@@ -32,18 +32,21 @@ func (h executionHandler) StreamExecution(ctx context.Context, params oas.Stream
 	if err != nil {
 		return err
 	}
-	defer place.GiveBack()
+	x := exchangeOf(ctx)
+	x.release = place.GiveBack
 	out := newEventStream(w)
 	listener, err := h.beginStream(ctx, caller, params, place, out)
 	if err != nil || listener == nil {
 		return err
 	}
-	defer listener.Leave()
-	follow(ctx, out, listener.Done(), listener.Events, pauses{heartbeat: h.heartbeat},
-		func(events []query.Event) (over bool) {
-			out.events(params.ExecutionID, events)
-			return events[len(events)-1].Kind == query.EventClosed
-		})
+	x.release = func() { listener.Leave(); place.GiveBack() }
+	x.rest = func() {
+		follow(ctx, out, listener.Done(), listener.Events, pauses{heartbeat: h.heartbeat},
+			func(events []query.Event) (over bool) {
+				out.events(params.ExecutionID, events)
+				return events[len(events)-1].Kind == query.EventClosed
+			})
+	}
 	return nil
 }
 

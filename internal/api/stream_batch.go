@@ -25,7 +25,8 @@ func (h batchHandler) StreamBatch(ctx context.Context, params oas.StreamBatchPar
 	if err != nil {
 		return err
 	}
-	defer place.GiveBack()
+	x := exchangeOf(ctx)
+	x.release = place.GiveBack
 	id, err := pathID("Batch", params.BatchID)
 	if err != nil {
 		return err
@@ -35,12 +36,14 @@ func (h batchHandler) StreamBatch(ctx context.Context, params oas.StreamBatchPar
 	if err != nil || listener == nil {
 		return err
 	}
-	defer listener.Leave()
+	x.release = func() { listener.Leave(); place.GiveBack() }
 	write := func(state query.BatchState) (over bool) {
 		out.progress(progressOf(id, state))
 		return batch.BatchTerminal(state.Status)
 	}
-	follow(ctx, out, listener.Done(), listener.States, pauses{h.heartbeat, stream.BatchInterval}, write)
+	x.rest = func() {
+		follow(ctx, out, listener.Done(), listener.States, pauses{h.heartbeat, stream.BatchInterval}, write)
+	}
 	return nil
 }
 
