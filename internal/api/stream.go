@@ -39,7 +39,6 @@ func (h executionHandler) StreamExecution(ctx context.Context, params oas.Stream
 	if err != nil || listener == nil {
 		return err
 	}
-	x.release = func() { listener.Leave(); place.GiveBack() }
 	x.rest = func() {
 		follow(ctx, out, listener.Done(), listener.Events, pauses{heartbeat: h.heartbeat},
 			func(events []query.Event) (over bool) {

@@ -36,7 +36,6 @@ func (h batchHandler) StreamBatch(ctx context.Context, params oas.StreamBatchPar
 	if err != nil || listener == nil {
 		return err
 	}
-	x.release = func() { listener.Leave(); place.GiveBack() }
 	write := func(state query.BatchState) (over bool) {
 		out.progress(progressOf(id, state))
 		return batch.BatchTerminal(state.Status)

@@ -27,7 +27,7 @@ type BatchListener struct {
 // Done ends with the process.
 func (l *BatchListener) Done() <-chan struct{} { return l.hub.life.Done() }
 
-// ListenBatch follows a batch whose state is known so far. Leave when it is over.
+// ListenBatch follows a batch whose state is known so far, until the place is given back.
 func (p *Place) ListenBatch(batch uuid.UUID, seen query.BatchState) *BatchListener {
 	states := make(chan query.BatchState, 1)
 	l := &BatchListener{States: states, states: states, hub: p.hub, org: p.org, batch: batch, seen: seen}
@@ -35,18 +35,12 @@ func (p *Place) ListenBatch(batch uuid.UUID, seen query.BatchState) *BatchListen
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.whole[l] = struct{}{}
+	p.leave = func() { delete(h.whole, l) }
 	if !h.pollingWhole {
 		h.pollingWhole = true
 		go h.repeat(BatchInterval, h.nextBatches)
 	}
 	return l
-}
-
-// Leave ends it.
-func (l *BatchListener) Leave() {
-	l.hub.mu.Lock()
-	defer l.hub.mu.Unlock()
-	delete(l.hub.whole, l)
 }
 
 // nextBatches returns what reads the batches that somebody follows, or nil if nobody does: then looking at them is

@@ -30,9 +30,9 @@ func TestListenBatch(t *testing.T) {
 			synctest.Wait()
 		}
 		b.states = map[uuid.UUID]query.BatchState{moving: state(1), still: state(0)}
-		p := take(t, h, uuid.New())
-		quick, slow, waits := p.ListenBatch(moving, state(1)), p.ListenBatch(moving, state(0)),
-			p.ListenBatch(still, state(0))
+		p, q, r := take(t, h, uuid.New()), take(t, h, uuid.New()), take(t, h, uuid.New())
+		quick, slow, waits := p.ListenBatch(moving, state(1)), q.ListenBatch(moving, state(0)),
+			r.ListenBatch(still, state(0))
 		synctest.Wait()
 		assert.Empty(t, quick.States, "it has seen that")
 		assert.Len(t, slow.States, 1)
@@ -53,8 +53,8 @@ func TestListenBatch(t *testing.T) {
 			assert.Equal(t, 2, n, "two batches")
 		}
 		assert.InDelta(t, 5, len(b.asked), 1)
-		for _, l := range []*BatchListener{quick, slow, waits} {
-			l.Leave()
+		for _, place := range []*Place{p, q, r} {
+			place.GiveBack()
 		}
 		<-time.After(BatchInterval)
 		synctest.Wait()
@@ -62,7 +62,9 @@ func TestListenBatch(t *testing.T) {
 		<-time.After(10 * BatchInterval)
 		assert.Len(t, b.asked, asked, "nobody listens")
 		assert.False(t, h.pollingWhole)
-		p.ListenBatch(moving, state(1)).Leave()
+		p = take(t, h, uuid.New())
+		p.ListenBatch(moving, state(1))
+		p.GiveBack()
 		<-time.After(BatchInterval)
 	})
 }

@@ -110,11 +110,13 @@ func (h *Hub) Listeners() int {
 	return h.listeners
 }
 
-// Place is a place among the listeners.
+// Place is a place among the listeners, for one of them.
 type Place struct {
 	hub  *Hub
 	org  uuid.UUID
 	once sync.Once
+	// leave ends what listens at it, in the hub's lock; nil for nothing.
+	leave func()
 }
 
 // Take takes a place for a listener of an organization. Give it back. Fault: Unavailable if there is none.
@@ -132,11 +134,14 @@ func (h *Hub) Take(org uuid.UUID) (*Place, error) {
 	return &Place{hub: h, org: org}, nil
 }
 
-// GiveBack frees the place.
+// GiveBack frees the place, and ends what listens at it.
 func (p *Place) GiveBack() {
 	p.once.Do(func() {
 		p.hub.mu.Lock()
 		defer p.hub.mu.Unlock()
+		if p.leave != nil {
+			p.leave()
+		}
 		p.hub.listeners--
 		if p.hub.of[p.org]--; p.hub.of[p.org] == 0 {
 			delete(p.hub.of, p.org)
@@ -163,7 +168,7 @@ type Listener struct {
 func (l *Listener) Done() <-chan struct{} { return l.hub.life.Done() }
 
 // Listen follows a run of the record at a position of a batch, which is in this slice, from behind an entry of its log
-// on. Leave when it is over.
+// on, until the place is given back.
 func (p *Place) Listen(batch uuid.UUID, sliceNo int32, position int64, number int32, seen int64) *Listener {
 	events := make(chan []query.Event, 1)
 	l := &Listener{Events: events, events: events, hub: p.hub, batch: batch, sliceNo: sliceNo, position: position,
@@ -180,6 +185,7 @@ func (p *Place) Listen(batch uuid.UUID, sliceNo int32, position int64, number in
 		h.batches[batch][sliceNo] = s
 	}
 	s.listeners[l], s.who = struct{}{}, nil
+	p.leave = l.leave
 	s.joined++
 	s.mark = 0
 	if !h.polling {
@@ -189,11 +195,9 @@ func (p *Place) Listen(batch uuid.UUID, sliceNo int32, position int64, number in
 	return l
 }
 
-// Leave ends it.
-func (l *Listener) Leave() {
+// leave ends it.
+func (l *Listener) leave() {
 	h := l.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	s := h.batches[l.batch][l.sliceNo]
 	delete(s.listeners, l)
 	if s.who = nil; len(s.listeners) > 0 {

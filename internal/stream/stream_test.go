@@ -125,13 +125,14 @@ func TestListen_GoesOnBehindWhatWasSeen(t *testing.T) {
 	first := p.Listen(batch, 3, 7, 1, 2)
 	b.write(2)
 	assert.Equal(t, []int64{3, 4}, next(t, first))
-	late := take(t, h, uuid.New()).Listen(batch, 3, 8, 1, 3) // of the same slice, whose mark is known by now
+	q := take(t, h, uuid.New())
+	late := q.Listen(batch, 3, 8, 1, 3) // of the same slice, whose mark is known by now
 	assert.Equal(t, []int64{4}, next(t, late))
 	b.write(1)
 	assert.Equal(t, []int64{5}, next(t, first))
 	assert.Equal(t, []int64{5}, next(t, late))
-	first.Leave()
-	late.Leave()
+	p.GiveBack()
+	q.GiveBack()
 	assert.Empty(t, h.batches)
 }
 
@@ -141,7 +142,7 @@ func TestListen_SlowReader(t *testing.T) {
 	h, b, _ := open(t, 0)
 	batch := uuid.New()
 	p := take(t, h, uuid.New())
-	slow, quick := p.Listen(batch, 0, 0, 1, 2), p.Listen(batch, 0, 1, 1, 2)
+	slow, quick := p.Listen(batch, 0, 0, 1, 2), take(t, h, uuid.New()).Listen(batch, 0, 1, 1, 2)
 	for no := int64(3); no <= 6; no++ {
 		b.write(1)
 		assert.Equal(t, []int64{no}, next(t, quick))
@@ -164,7 +165,7 @@ func TestListen_JoinsDuringALook(t *testing.T) {
 	first := p.Listen(batch, 0, 0, 1, 2)
 	require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.looks > 0 }, 60*time.Second,
 		time.Millisecond)
-	second := p.Listen(batch, 0, 1, 1, 2)
+	second := take(t, h, uuid.New()).Listen(batch, 0, 1, 1, 2)
 	b.set(func(b *book) { b.held = nil })
 	close(held)
 	assert.Equal(t, []int64{3}, next(t, first))
@@ -175,13 +176,13 @@ func TestListen_JoinsDuringALook(t *testing.T) {
 func TestLook_OnlyWhileSomebodyListens(t *testing.T) {
 	t.Parallel()
 	h, b, _ := open(t, 0)
-	p := take(t, h, uuid.New())
 	looks := func() int { b.mu.Lock(); defer b.mu.Unlock(); return b.looks }
 	for range 2 {
 		began := looks()
-		l := p.Listen(uuid.New(), 0, 0, 1, 2)
+		p := take(t, h, uuid.New())
+		p.Listen(uuid.New(), 0, 0, 1, 2)
 		require.Eventually(t, func() bool { return looks() > began+2 }, 60*time.Second, time.Millisecond)
-		l.Leave()
+		p.GiveBack()
 		require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.polling }, 60*time.Second,
 			time.Millisecond)
 	}
@@ -196,7 +197,7 @@ func TestChanged(t *testing.T) {
 	seen := make(chan struct{}, 1000)
 	b.alone = map[uuid.UUID]chan struct{}{moving: seen}
 	p := take(t, h, uuid.New())
-	waits := p.Listen(still, 0, 0, 1, 2)
+	waits := take(t, h, uuid.New()).Listen(still, 0, 0, 1, 2)
 	follows := p.Listen(moving, 0, 0, 1, 2)
 	for no := int64(3); no < 6; no++ {
 		b.write(1)
@@ -209,7 +210,7 @@ func TestChanged(t *testing.T) {
 		assert.Equal(t, []int64{no}, next(t, follows))
 		assert.Equal(t, []int64{no}, next(t, waits), "by a look at everything")
 	}
-	follows.Leave()
+	p.GiveBack()
 	require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.pollingOwn }, 60*time.Second,
 		time.Millisecond)
 	h.Changed([]uuid.UUID{moving})
