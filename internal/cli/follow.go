@@ -15,6 +15,7 @@ import (
 
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/cli/render"
+	"flowlane/internal/moment"
 )
 
 // executionsFollow prints what happens to an execution until it is over.
@@ -102,9 +103,7 @@ func batchStream(id string) followed {
 
 // reopenAfter is the wait after some failures in a row: half of it by chance, so that many do not come at once.
 func reopenAfter(failures int) time.Duration {
-	most := reopenEvery / 2 << min(failures, 10)
-	most = min(most, longestReopen)
-	return most/2 + rand.N(most/2+1)
+	return moment.Spread(moment.Backoff(failures, reopenEvery/2, longestReopen), rand.Float64())
 }
 
 // follow prints what comes; a stream that breaks is opened again where it stopped. That it cannot be is said to stderr

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/internal/expr"
+	"flowlane/internal/moment"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/schema"
 )
@@ -124,6 +125,5 @@ func (r Retry) Delay(attempt int, random float64) time.Duration {
 		return 0
 	}
 	d := float64(r.Initial) * math.Pow(r.Factor, float64(max(attempt, 1)-1))
-	d = min(d, float64(r.Max))
-	return time.Duration(d/2 + d/2*random)
+	return moment.Spread(time.Duration(min(d, float64(r.Max))), random)
 }

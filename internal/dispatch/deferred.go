@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"flowlane/internal/blob"
+	"flowlane/internal/moment"
 )
 
 // deferredQueues are queues whose work failed in this process for a reason that lies in them, and not in the world:
@@ -40,8 +41,7 @@ func (d *deferredQueues) add(k queueKey, now time.Time, most time.Duration) defe
 		d.queues = map[queueKey]deferral{}
 	}
 	was := d.queues[k]
-	wait := min(deferFirst<<min(was.failures, 16), most)
-	next := deferral{until: now.Add(wait), failures: was.failures + 1}
+	next := deferral{until: now.Add(moment.Backoff(was.failures, deferFirst, most)), failures: was.failures + 1}
 	d.queues[k] = next
 	return next
 }

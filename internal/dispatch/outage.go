@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 )
 
@@ -17,7 +18,7 @@ const (
 // keepTrying repeats what failed because the database was away, until ctx ends: an answer that is given up costs a
 // lookup, or is lost for good where there is none. do must be harmless to repeat.
 func (d *Dispatcher) keepTrying(ctx context.Context, do func() error) error {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for failures := 0; ; failures++ {
 		err := do()
 		if err == nil {
 			if d.away.Load() && d.away.CompareAndSwap(true, false) {
@@ -32,7 +33,7 @@ func (d *Dispatcher) keepTrying(ctx context.Context, do func() error) error {
 			d.opts.Log.Warn("the database is away: answers are kept until it is back", "error", err)
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(moment.Backoff(failures, firstPause, lastPause)):
 		case <-ctx.Done():
 			return err
 		}

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"time"
 
+	"flowlane/internal/moment"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
 )
@@ -39,4 +40,4 @@ func Found(matches int, asked, settled time.Time) provider.Kind {
 
 // LookupPause is the pause to the next question about a call that was asked about so often: 1 s, 2 s, 4 s, at most a
 // minute.
-func LookupPause(checks int) time.Duration { return min(time.Second<<min(checks, 6), time.Minute) }
+func LookupPause(checks int) time.Duration { return moment.Backoff(checks, time.Second, time.Minute) }

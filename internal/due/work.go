@@ -11,6 +11,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 )
 
@@ -174,23 +175,11 @@ func (l *Lease) finish(ctx context.Context, next time.Time) error {
 
 // fail re-dates the row. Where the handler's own transaction has given it back after all, nothing changes.
 func (l *Lease) fail(ctx context.Context, cause error) error {
-	delay := l.s.opts.delay(l.failures)
+	delay := moment.Backoff(l.failures, l.s.opts.FirstRetry, l.s.opts.LastRetry)
 	l.s.opts.Log.Error("due work failed", l.about("error", cause, "failures", l.failures+1, "retry_in", delay)...)
 	params := db.DueFailParams{Kind: l.Kind, Key: l.Key, LeaseNo: l.no, DelaySeconds: delay.Seconds()}
 	if _, err := db.New().DueFail(ctx, l.s.pool, params); err != nil {
 		return fmt.Errorf("re-date failed work: %w", err)
 	}
 	return nil
-}
-
-// delay is FirstRetry doubled by each earlier failure, up to LastRetry.
-func (o Options) delay(failures int) time.Duration {
-	d := o.FirstRetry
-	for range failures {
-		if d >= o.LastRetry/2 {
-			return o.LastRetry
-		}
-		d *= 2
-	}
-	return min(d, o.LastRetry)
 }

@@ -1,4 +1,5 @@
-// Package moment owns what package time lacks: comparisons, and when clocks change. It knows nothing of this service.
+// Package moment owns what package time lacks: comparisons, pauses that grow, and when clocks change. It knows nothing of
+// this service.
 package moment
 
 import "time"
@@ -25,6 +26,22 @@ func Soonest(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// Backoff returns how long to wait after a failure that so many others in a row came before: first, twice as long after
+// each further one, most at the longest.
+func Backoff(earlier int, first, most time.Duration) time.Duration {
+	pause := min(first, most)
+	for ; earlier > 0 && pause < most; earlier-- {
+		pause = min(2*pause, most)
+	}
+	return pause
+}
+
+// Spread returns between half of a pause and all of it, so that those who failed together do not come back together.
+// random is in [0, 1).
+func Spread(pause time.Duration, random float64) time.Duration {
+	return pause/2 + time.Duration(float64(pause/2)*random)
 }
 
 // Stretch returns from when until when the clocks of t's location are as far from UTC as at t; the zero time for no

@@ -1,6 +1,7 @@
 package moment_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -60,4 +61,28 @@ func TestCompare(t *testing.T) {
 	assert.Equal(t, []time.Time{b, b, a, a, a, a, b, {}}, []time.Time{moment.Later(a, b), moment.Later(b, a),
 		moment.Earlier(a, b), moment.Earlier(b, a), moment.Soonest(a, b), moment.Soonest(a, time.Time{}),
 		moment.Soonest(time.Time{}, b), moment.Soonest(time.Time{}, time.Time{})})
+}
+
+// TestBackoff: each pause is twice the one before, up to the longest; also behind so many failures that doubling them
+// one by one would overflow, and where even the first is longer.
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	var got []time.Duration
+	for _, earlier := range []int{-1, 0, 1, 2, 4, 5, 99, math.MaxInt} {
+		got = append(got, moment.Backoff(earlier, time.Second, 30*time.Second)/time.Second)
+	}
+	assert.Equal(t, []time.Duration{1, 1, 2, 4, 16, 30, 30, 30}, got)
+	assert.Equal(t, time.Second, moment.Backoff(3, time.Minute, time.Second))
+}
+
+func TestSpread(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		pause := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(r, "pause"))
+		got := moment.Spread(pause, rapid.Float64Range(0, 1).Draw(r, "random"))
+		require.GreaterOrEqual(t, got, pause/2)
+		require.LessOrEqual(t, got, pause)
+	})
+	assert.Equal(t, time.Second, moment.Spread(2*time.Second, 0))
+	assert.Equal(t, 1500*time.Millisecond, moment.Spread(2*time.Second, 0.5))
 }

@@ -5,9 +5,6 @@ import "github.com/jackc/pgx/v5/pgxpool"
 // NewUnsecured is NewScoped where there is no row-level security.
 func NewUnsecured(pool *pgxpool.Pool) *Scoped { return &Scoped{pool: pool} }
 
-// Pause is the time between two attempts to get a lock.
-var Pause = pause
-
 // For tests: the role is another than that of the server, which all databases share.
 var (
 	GrantOps     = grantOps

@@ -84,16 +84,6 @@ func TestMigrator_Locked(t *testing.T) {
 	require.Equal(t, 2, count(t, pool, hasNote)+count(t, pool, applied))
 }
 
-// TestMigrator_Pause: who is in the way has ever more time.
-func TestMigrator_Pause(t *testing.T) {
-	t.Parallel()
-	var got []time.Duration
-	for _, attempts := range []int{1, 2, 3, 5, 6, 100} {
-		got = append(got, pg.Pause(attempts)/time.Second)
-	}
-	require.Equal(t, []time.Duration{1, 2, 4, 16, 30, 30}, got)
-}
-
 // TestMigrator_Fails: nothing is left of a migration of which a statement fails.
 func TestMigrator_Fails(t *testing.T) {
 	t.Parallel()

@@ -11,19 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river/rivermigrate"
 
+	"flowlane/internal/moment"
 	"flowlane/internal/pg/ddl"
 )
 
 const (
-	firstPause = time.Second
-	// mostPause is the longest time between two attempts to get a lock.
-	mostPause = 30 * time.Second
+	// firstPause and mostPause are the shortest and the longest time between two attempts to get a lock.
+	firstPause, mostPause = time.Second, 30 * time.Second
 )
-
-// pause is how long to wait after so many attempts that did not get their locks.
-func pause(attempts int) time.Duration {
-	return min(firstPause<<min(attempts-1, 10), mostPause)
-}
 
 // runner applies migrations on the connection that holds the lock of migrators, so that it is held while a statement
 // runs.
@@ -152,7 +147,7 @@ func (r *runner) patiently(
 		if !IsLocked(err) {
 			return err
 		}
-		next := pause(attempts)
+		next := moment.Backoff(attempts-1, firstPause, mostPause)
 		if waited := time.Since(began); waited+next > r.wait {
 			return &LockError{Migration: name, Attempts: attempts, Waited: waited, Blockers: found, err: err}
 		}

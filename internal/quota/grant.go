@@ -3,6 +3,8 @@ package quota
 import (
 	"math"
 	"time"
+
+	"flowlane/internal/moment"
 )
 
 // Grant is how many calls a budget allows.
@@ -103,6 +105,5 @@ func BackoffUntil(now time.Time, retryAfter time.Duration, seconds int, skew tim
 // most, and up to half of that less, so that those who were refused together do not come back together. random is in
 // [0, 1).
 func RateBackoff(refusals int, random float64) time.Duration {
-	d := min(time.Second<<min(max(refusals, 1)-1, 6), time.Minute)
-	return d/2 + time.Duration(float64(d/2)*random)
+	return moment.Spread(moment.Backoff(refusals-1, time.Second, time.Minute), random)
 }

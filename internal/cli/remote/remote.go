@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"flowlane/internal/moment"
 )
 
 const (
@@ -23,9 +25,9 @@ const (
 	maxAnswer = 1 << 20
 	maxBody   = 512 << 20
 	maxResult = 64 << 20
-	// attempts and firstDelay: temporary failures are tried again for about 15 s.
-	attempts   = 7
-	firstDelay = 250 * time.Millisecond
+	// attempts, firstDelay and lastDelay: temporary failures are tried again for about 15 s.
+	attempts              = 7
+	firstDelay, lastDelay = 250 * time.Millisecond, 5 * time.Second
 )
 
 // Client talks to one server with one key.
@@ -119,13 +121,12 @@ func Retry(ctx context.Context, do func() error) error { return retry(ctx, tempo
 
 // retry calls do until it succeeds, fails with what need not be tried again, or has failed too often.
 func retry(ctx context.Context, again func(error) bool, do func() error) error {
-	delay := firstDelay
 	for n := 1; ; n++ {
 		err := do()
 		if err == nil || n == attempts || ctx.Err() != nil || !again(err) {
 			return err
 		}
-		wait := delay
+		wait := moment.Backoff(n-1, firstDelay, lastDelay)
 		var p *AnswerError
 		if errors.As(err, &p) && p.RetryAfter > wait {
 			wait = min(p.RetryAfter, time.Minute)
@@ -135,6 +136,5 @@ func retry(ctx context.Context, again func(error) bool, do func() error) error {
 			return err
 		case <-time.After(wait):
 		}
-		delay = min(2*delay, 5*time.Second)
 	}
 }
