@@ -93,7 +93,7 @@ func serveStack(t *testing.T, workers bool, options ...func(c *app.Config)) *sta
 		DatabaseURL: pgtest.RuntimeDSN(t, dsn), Pooled: pgtest.Pooled(), Listen: "127.0.0.1:0", Workers: workers,
 		KEK: kek, BaseURLs: map[string]string{"dialer": platform.URL},
 		AllowHosts: []string{strings.TrimPrefix(platform.URL, "http://")},
-		Dispatch:   dispatch.Options{Margin: 200 * time.Millisecond}, Log: slog.New(slog.DiscardHandler),
+		Dispatch:   dispatch.Options{ReconcileMargin: 200 * time.Millisecond}, Log: slog.New(slog.DiscardHandler),
 		Drain:  6 * time.Second,
 		Tokens: app.Tokens{Issuer: apitest.TokenIssuer, Audience: apitest.TokenAudience, KeysURL: s.issuer.KeysURL},
 	}

@@ -167,7 +167,7 @@ func (t *startGrouper) together(ctx context.Context, all []*groupedStart, metere
 		if v := recover(); v != nil {
 			t.log.ErrorContext(ctx, "panic", "panic", v, "stack", string(debug.Stack()))
 			if committing {
-				tell(parties, errGroupBroke)
+				answer(parties, errGroupBroke)
 			}
 		}
 	}()
@@ -196,7 +196,7 @@ func (t *startGrouper) together(ctx context.Context, all []*groupedStart, metere
 		err = t.h.unlessCommitted(ctx, txID, err)
 	}
 	if err == nil || pg.CommitUnknown(err) { // else each starts alone, and meets its own refusal
-		tell(parties, err)
+		answer(parties, err)
 	}
 	return err
 }
@@ -368,8 +368,8 @@ func partiesOf(all []*groupedStart, versions map[flow]int32) (out []*party) {
 
 var errGroupBroke = errors.New("api: a group of starts broke off after it was sent")
 
-// tell tells those of whom the transaction has started a batch; err tells that nobody knows whether it has.
-func tell(parties []*party, err error) {
+// answer tells those of whom the transaction has started a batch; err tells that nobody knows whether it has.
+func answer(parties []*party, err error) {
 	for _, p := range parties {
 		for i, started := range p.Out {
 			if p.members[i].err = err; err == nil {

@@ -160,7 +160,7 @@ func streamToken(c *apitest.Client, execution string) string {
 // transform.
 func TestStream_Life(t *testing.T) {
 	t.Parallel()
-	s := serveStack(t, true, func(c *app.Config) { c.Dispatch = dispatch.Options{Margin: 200 * time.Millisecond} })
+	s := serveStack(t, true, func(c *app.Config) { c.Dispatch = dispatch.Options{ReconcileMargin: 200 * time.Millisecond} })
 	s.sim.AddFault(dialersim.Fault{Kind: "hang", Operation: "modify", Accept: true, MS: 700})
 	definition := s.define(`[
 		{"id":"change","tasks":[{"id":"mod","action_id":"dialer__api__modify","credential_id":"CRED","retry":{"max_attempts":3,"initial_seconds":0.3},"params":{"list":"l","key":"{{ input.id }}","fields":{"a":1}}}]},

@@ -194,7 +194,7 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if cfg.Dispatch.Log == nil {
 		cfg.Dispatch.Log = cfg.Log
 	}
-	a := &App{cfg: cfg, work: newGate(workPlaces, workShare, workPiece)}
+	a := &App{cfg: cfg, work: newGate(workPlaces, workShare, workTurn)}
 	a.restores.found = make(chan struct{}, 1)
 	a.metrics = newMetrics(a)
 	a.stopping, a.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -29,8 +29,8 @@ const (
 	workPlaces      = 4
 	workersOfSlices = 16
 	workShare       = 8
-	// workPiece is how long in-process work is evaluated before it is settled and others have their turn.
-	workPiece = 200 * time.Millisecond
+	// workTurn is how long in-process work is evaluated before it is settled and others have their turn.
+	workTurn = 200 * time.Millisecond
 )
 
 // registerKinds tells the clock who does what. Every process registers every kind: whoever wakes a row must know it.
@@ -89,7 +89,7 @@ func (a *App) stoppable(h due.Handler) due.Handler {
 	}
 }
 
-// slices does in-process work of one batch, piece by piece, as its organization has its turn.
+// slices does in-process work of one batch, turn by turn of its organization.
 func (a *App) slices(ctx context.Context, l *due.Lease) (again time.Time, err error) {
 	next, err := inTurns(ctx, l, func(ctx context.Context, id uuid.UUID) (more bool, err error) {
 		b, err := a.Runs.Batch(ctx, a.Pool, id)
@@ -143,15 +143,15 @@ func (a *App) arrive(ctx context.Context, l *due.Lease) (time.Time, error) {
 	return inTurns(ctx, l, a.Runs.MatchEvent)
 }
 
-// inTurns does pieces of what an id has to do, until nothing is left or others shall have their turn.
-func inTurns(ctx context.Context, l *due.Lease, piece func(ctx context.Context,
+// inTurns does what an id has to do, turn by turn, until nothing is left or others shall have their turn.
+func inTurns(ctx context.Context, l *due.Lease, do func(ctx context.Context,
 	id uuid.UUID) (more bool, err error)) (time.Time, error) {
 	id, err := l.ID()
 	if err != nil {
 		return time.Time{}, err
 	}
 	for began := time.Now(); ; {
-		more, err := piece(ctx, id)
+		more, err := do(ctx, id)
 		if err != nil || !more {
 			return time.Time{}, err
 		}

@@ -69,7 +69,7 @@ func (a *App) wire(ctx context.Context) error {
 	plans := definition.NewPlans(a.Catalog, 0)
 	a.Runs = run.New(a.scoped, plans, router, a.Scheduler, mathrand.Float64).ReadFrom(a.blobs)
 	a.Runs.Lost(&a.losses)
-	a.Runs.Limit(run.Limits{Now: time.Now, Piece: workPiece, Memory: a.Memory,
+	a.Runs.Limit(run.Limits{Now: time.Now, Turn: workTurn, Memory: a.Memory,
 		Open: orgquota.NewMeter(orgquota.OpenBatches, time.Now)})
 	a.Pauses = pause.New(a.scoped, a.Runs, a.Scheduler)
 	a.Schedules = schedule.New(a.scoped, a.Definitions, a.Runs, a.Scheduler, &a.losses, a.cfg.Log)

@@ -32,24 +32,24 @@ type server struct {
 	periods
 	blobs
 
-	ReadURL    string            `name:"read-database-url" env:"FLOWLANE_READ_DATABASE_URL" help:"Postgres address of a replica for lists and statistics that may be a few seconds old. Default: none."`
-	Commands   string            `env:"FLOWLANE_COMMANDS" help:"File, or folder of *.yaml files, with the commands that actions of kind cli may run. Default: none may." type:"path"`
-	CatalogDir string            `name:"catalog-dir" env:"FLOWLANE_CATALOG_DIR" help:"Folder with further platforms, one YAML file each." type:"path"`
-	BaseURL    map[string]string `name:"base-url" env:"FLOWLANE_BASE_URLS" help:"Base URL to use for a platform, as PLATFORM=URL; calls of that platform, and no others, may reach its host in a private network." placeholder:"PLATFORM=URL;..."`
-	SimURL     string            `name:"sim-url" env:"FLOWLANE_SIM_URL" help:"Base URL for the platform dialer: a simulator."`
-	AllowHost  []string          `name:"allow-host" env:"FLOWLANE_ALLOW_HOSTS" help:"HOST:PORT in a private network that calls may reach, and secrets of core without TLS; HOST:* for all its ports. Default: none; for dev this machine."`
-	Deny       []netip.Prefix    `name:"deny-network" env:"FLOWLANE_DENY_NETWORK" help:"Network that calls must not reach beside private ones, as 203.0.113.0/24; hosts that --allow-host or --base-url names are reached all the same." placeholder:"CIDR"`
-	MaxConns   int               `name:"max-conns" env:"FLOWLANE_MAX_CONNS" default:"9" help:"Most connections of this process to Postgres, at least 6; a third of them keeps leases."`
-	MaxStreams int               `name:"max-streams" env:"FLOWLANE_MAX_STREAMS" default:"10000" help:"Most event streams that are open at once; one organization has half of them at most."`
-	Memory     byteSize          `name:"memory-budget" env:"FLOWLANE_MEMORY_BUDGET" default:"256MiB" help:"Most memory for requests, answers and outputs at once, at least 128MiB; one organization has half of it at most. The process takes some 256 MiB beside."`
-	Margin     time.Duration     `name:"reconcile-margin" env:"FLOWLANE_RECONCILE_MARGIN" default:"3s" help:"How long after its last moment of sending the outcome of a silent call is looked into."`
-	Timeout    time.Duration     `name:"call-timeout" env:"FLOWLANE_CALL_TIMEOUT" help:"Most time that any call to a provider may take. Default: what its action says."`
-	Keep       dispatch.Keep     `name:"keep-calls" env:"FLOWLANE_KEEP_CALLS" default:"all" enum:"all,failed,none" help:"Of which calls to keep what they sent and were answered: all, failed or none."`
-	Propagate  bool              `name:"propagate-trace" env:"FLOWLANE_PROPAGATE_TRACE" help:"Have calls carry the traceparent of their trace to receivers."`
-	Drain      time.Duration     `name:"drain-timeout" env:"FLOWLANE_DRAIN_TIMEOUT" help:"How long calls under way may go on once the process is asked to stop, up to 1h. Default: 30s; 6s for dev."`
-	Lease      time.Duration     `name:"lease" env:"FLOWLANE_LEASE" help:"Most time for which a process that crashed holds up what it was doing. Default: 10s to 30s, by kind of work."`
-	Requests   int64             `name:"request-limit" env:"FLOWLANE_REQUEST_LIMIT" help:"Requests that an organization may make in the time of any request limit, for tests. Default: what the API document says."`
-	Trust      bool              `name:"trust-failover" env:"FLOWLANE_TRUST_FAILOVER" help:"Go on by itself on a standby that was promoted. Only where synchronous_commit has each commit wait for it; else restore confirm is needed."`
+	ReadURL         string            `name:"read-database-url" env:"FLOWLANE_READ_DATABASE_URL" help:"Postgres address of a replica for lists and statistics that may be a few seconds old. Default: none."`
+	Commands        string            `env:"FLOWLANE_COMMANDS" help:"File, or folder of *.yaml files, with the commands that actions of kind cli may run. Default: none may." type:"path"`
+	CatalogDir      string            `name:"catalog-dir" env:"FLOWLANE_CATALOG_DIR" help:"Folder with further platforms, one YAML file each." type:"path"`
+	BaseURL         map[string]string `name:"base-url" env:"FLOWLANE_BASE_URLS" help:"Base URL to use for a platform, as PLATFORM=URL; calls of that platform, and no others, may reach its host in a private network." placeholder:"PLATFORM=URL;..."`
+	SimURL          string            `name:"sim-url" env:"FLOWLANE_SIM_URL" help:"Base URL for the platform dialer: a simulator."`
+	AllowHost       []string          `name:"allow-host" env:"FLOWLANE_ALLOW_HOSTS" help:"HOST:PORT in a private network that calls may reach, and secrets of core without TLS; HOST:* for all its ports. Default: none; for dev this machine."`
+	Deny            []netip.Prefix    `name:"deny-network" env:"FLOWLANE_DENY_NETWORK" help:"Network that calls must not reach beside private ones, as 203.0.113.0/24; hosts that --allow-host or --base-url names are reached all the same." placeholder:"CIDR"`
+	MaxConns        int               `name:"max-conns" env:"FLOWLANE_MAX_CONNS" default:"9" help:"Most connections of this process to Postgres, at least 6; a third of them keeps leases."`
+	MaxStreams      int               `name:"max-streams" env:"FLOWLANE_MAX_STREAMS" default:"10000" help:"Most event streams that are open at once; one organization has half of them at most."`
+	Memory          byteSize          `name:"memory-budget" env:"FLOWLANE_MEMORY_BUDGET" default:"256MiB" help:"Most memory for requests, answers and outputs at once, at least 128MiB; one organization has half of it at most. The process takes some 256 MiB beside."`
+	ReconcileMargin time.Duration     `name:"reconcile-margin" env:"FLOWLANE_RECONCILE_MARGIN" default:"3s" help:"How long after its last moment of sending the outcome of a silent call is looked into."`
+	Timeout         time.Duration     `name:"call-timeout" env:"FLOWLANE_CALL_TIMEOUT" help:"Most time that any call to a provider may take. Default: what its action says."`
+	Keep            dispatch.Keep     `name:"keep-calls" env:"FLOWLANE_KEEP_CALLS" default:"all" enum:"all,failed,none" help:"Of which calls to keep what they sent and were answered: all, failed or none."`
+	Propagate       bool              `name:"propagate-trace" env:"FLOWLANE_PROPAGATE_TRACE" help:"Have calls carry the traceparent of their trace to receivers."`
+	Drain           time.Duration     `name:"drain-timeout" env:"FLOWLANE_DRAIN_TIMEOUT" help:"How long calls under way may go on once the process is asked to stop, up to 1h. Default: 30s; 6s for dev."`
+	Lease           time.Duration     `name:"lease" env:"FLOWLANE_LEASE" help:"Most time for which a process that crashed holds up what it was doing. Default: 10s to 30s, by kind of work."`
+	Requests        int64             `name:"request-limit" env:"FLOWLANE_REQUEST_LIMIT" help:"Requests that an organization may make in the time of any request limit, for tests. Default: what the API document says."`
+	Trust           bool              `name:"trust-failover" env:"FLOWLANE_TRUST_FAILOVER" help:"Go on by itself on a standby that was promoted. Only where synchronous_commit has each commit wait for it; else restore confirm is needed."`
 }
 
 func (s server) config(ctx context.Context, p *process) (app.Config, error) {
@@ -65,7 +65,7 @@ func (s server) config(ctx context.Context, p *process) (app.Config, error) {
 		Operator: s.operators.config(), DatabaseURL: dsn, Pooled: s.Pooled, ReadDatabaseURL: s.ReadURL, KEK: kek,
 		OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost,
 		DenyNetworks: s.Deny, CatalogDir: s.CatalogDir, Commands: s.Commands, BlobURL: s.BlobURL,
-		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout, Keep: s.Keep,
+		Dispatch: dispatch.Options{ReconcileMargin: s.ReconcileMargin, Timeout: s.Timeout, Keep: s.Keep,
 			PropagateTrace: s.Propagate}, Drain: s.Drain,
 		Retention: s.periods.installation(), Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory),
 		MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, TrustFailover: s.Trust,

@@ -392,7 +392,7 @@ func (c *claim) take(ctx context.Context, calls []*outboundCall) error {
 		return err
 	}
 	if len(c.calls) > 0 {
-		c.change.Wake(DueReconcile, c.key.String(), last.Add(c.d.opts.Margin))
+		c.change.Wake(DueReconcile, c.key.String(), last.Add(c.d.opts.ReconcileMargin))
 		if c.meter != nil && c.meter.askEvery > 0 && c.d.planned.due(c.key.domain, c.meter.young, time.Now()) {
 			c.change.Wake(DueCounters, c.key.domain, c.now.Add(c.meter.young))
 		}

@@ -47,8 +47,8 @@ const BulkInFlight, SmallInFlight = 4, 256
 type Options struct {
 	// Owner names this process in calls.
 	Owner string
-	// Margin is how long after a call's last moment of sending its outcome is looked into. Default 3 s.
-	Margin time.Duration
+	// ReconcileMargin is how long after a call's last moment of sending its outcome is looked into. Default 3 s.
+	ReconcileMargin time.Duration
 	// Timeout, if set, bounds every call instead of what the catalog says; for tests that cannot wait.
 	Timeout time.Duration
 	// LookFor, if set, bounds how long a pass waits for the provider's counters instead of the constant; for tests that
@@ -133,7 +133,7 @@ type Dispatcher struct {
 // New returns a Dispatcher.
 func New(d Deps, opts Options) *Dispatcher {
 	opts.Owner = cmp.Or(opts.Owner, uuid.NewString())
-	opts.Margin = cmp.Or(opts.Margin, 3*time.Second)
+	opts.ReconcileMargin = cmp.Or(opts.ReconcileMargin, 3*time.Second)
 	opts.LookFor = cmp.Or(opts.LookFor, LookFor)
 	opts.Keep = cmp.Or(opts.Keep, KeepAll)
 	opts.Log = cmp.Or(opts.Log, slog.Default())

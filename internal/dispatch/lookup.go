@@ -123,7 +123,7 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 	if err != nil || found == nil {
 		return nil, err
 	}
-	final := moment.Later(l.row.SendBefore, l.known).Add(l.d.opts.Margin + skew +
+	final := moment.Later(l.row.SendBefore, l.known).Add(l.d.opts.ReconcileMargin + skew +
 		time.Duration(spec.SettlesWithinSeconds)*time.Second)
 	switch proves := Found(len(found), asked, final); {
 	case proves == provider.Unknown:
@@ -162,7 +162,7 @@ func (l *lookup) committed(ctx context.Context) (*outcome, error) {
 		return v, err
 	}
 	settles := time.Duration(l.action.Call.Job.SettlesWithinSeconds) * time.Second
-	final := moment.Later(l.row.SendBefore, l.known).Add(l.d.opts.Margin + l.skew() + settles)
+	final := moment.Later(l.row.SendBefore, l.known).Add(l.d.opts.ReconcileMargin + l.skew() + settles)
 	switch over := asked.After(final); {
 	case over && l.forgotten():
 		return unresolved("job_forgotten"), nil

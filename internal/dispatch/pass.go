@@ -286,7 +286,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 	}
 	p.flight.start(&got)
 	if len(got.calls) < len(calls) {
-		p.tell(got.delay, got.scopeDelay)
+		p.countDelays(got.delay, got.scopeDelay)
 	}
 	held = got.exclusive && len(calls) == 1 && p.flight.keepRendered(calls[0])
 	p.bar(&got)
@@ -299,8 +299,8 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		nil
 }
 
-// tell tells of what keeps calls that were not claimed.
-func (p *pass) tell(delays ...quota.Delay) {
+// countDelays counts what keeps calls that were not claimed.
+func (p *pass) countDelays(delays ...quota.Delay) {
 	for _, delay := range delays {
 		if !delay.IsZero() && p.d.opts.Delayed != nil {
 			p.d.opts.Delayed(delay.Reason)

@@ -66,7 +66,7 @@ func (r *round) next(ctx context.Context, tx pgx.Tx) (more bool, next time.Time,
 	next = moment.Soonest(r.lostAt, check)
 	for _, c := range calls {
 		if !r.seen[c.ID] {
-			next = moment.Soonest(next, c.SendBefore.Add(r.d.opts.Margin))
+			next = moment.Soonest(next, c.SendBefore.Add(r.d.opts.ReconcileMargin))
 		}
 	}
 	return false, next, nil
@@ -213,7 +213,7 @@ func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time,
 	}
 	var lost []outcome
 	for i, call := range calls {
-		left := max(call.SendBefore.Sub(known[i]), 0) + d.opts.Margin - ages[i]
+		left := max(call.SendBefore.Sub(known[i]), 0) + d.opts.ReconcileMargin - ages[i]
 		if left > 0 {
 			next = moment.Soonest(next, now.Add(left))
 			continue

@@ -22,7 +22,7 @@ import (
 )
 
 // hasty are options under which an unknown outcome is looked into after a second instead of a minute.
-var hasty = dispatch.Options{Timeout: time.Second, Margin: 100 * time.Millisecond}
+var hasty = dispatch.Options{Timeout: time.Second, ReconcileMargin: 100 * time.Millisecond}
 
 const (
 	modifyTask = `{"id":"%s","action_id":"dialer__api__modify","credential_id":"CRED","params":{"list":"%s","key":"{{ input.id }}","fields":%s},"retry":{"max_attempts":5,"initial_seconds":0.1}}`
@@ -180,7 +180,7 @@ func TestAsynchronousImport(t *testing.T) {
 // doubts.
 func TestLateAnswerThatTheResultIsPending(t *testing.T) {
 	t.Parallel()
-	b := setup(t, dispatch.Options{Timeout: time.Second, Margin: time.Hour}) // nobody asks before the late answer
+	b := setup(t, dispatch.Options{Timeout: time.Second, ReconcileMargin: time.Hour}) // nobody asks before the late answer
 	b.sim.SetAccount("acme", dialersim.AccountSettings{ImportDuration: &dialersim.Range{FixedMS: 3000}})
 	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload_async"})
 	batchID := b.start(b.define(asyncFlow), 100, plainRow)

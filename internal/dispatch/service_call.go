@@ -148,7 +148,7 @@ func (c *claim) takeServiceCall(ctx context.Context, calls []*outboundCall) erro
 	if err := c.debit(ctx); err != nil {
 		return err
 	}
-	return c.d.Due.Wake(ctx, c.tx, DueReconcile, c.key.String(), c.now.Add(calls[0].timeout+c.d.opts.Margin))
+	return c.d.Due.Wake(ctx, c.tx, DueReconcile, c.key.String(), c.now.Add(calls[0].timeout+c.d.opts.ReconcileMargin))
 }
 
 // note debits a question of the service's own about an account, where the provider may have counted it: a test of a

@@ -254,7 +254,7 @@ func (c *startClaim) write(ctx context.Context, calls []*outboundCall, usage *db
 		c.unmarked = append(c.unmarked, batch)
 		last = moment.Later(last, p.written.SendBefore)
 	}
-	c.start.Wake(DueReconcile, c.key.String(), last.Add(c.d.opts.Margin))
+	c.start.Wake(DueReconcile, c.key.String(), last.Add(c.d.opts.ReconcileMargin))
 	return nil
 }
 

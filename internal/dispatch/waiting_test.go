@@ -65,7 +65,7 @@ func (b *bundle) loseIn(left time.Duration) uuid.UUID {
 func TestWaitingTakesNoPlace_Lookups(t *testing.T) {
 	t.Parallel()
 	const slow = 20
-	b := setup(t, dispatch.Options{Timeout: 10 * time.Minute, Margin: 100 * time.Millisecond})
+	b := setup(t, dispatch.Options{Timeout: 10 * time.Minute, ReconcileMargin: 100 * time.Millisecond})
 	var mu sync.Mutex
 	asked, goOn := map[string]bool{}, make(chan struct{})
 	t.Cleanup(func() { close(goOn) })
@@ -110,7 +110,7 @@ func TestWaitingTakesNoPlace_Lookups(t *testing.T) {
 // be lost.
 func TestReconcile_WrittenMeanwhile(t *testing.T) {
 	t.Parallel()
-	b := setup(t, dispatch.Options{Timeout: 10 * time.Minute, Margin: 100 * time.Millisecond})
+	b := setup(t, dispatch.Options{Timeout: 10 * time.Minute, ReconcileMargin: 100 * time.Millisecond})
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	hold := func(request []byte) func() {
@@ -136,7 +136,7 @@ func TestReconcile_WrittenMeanwhile(t *testing.T) {
 func TestLookups_Shared(t *testing.T) {
 	t.Parallel()
 	const slow, atOnce, quick = 40, 16, "fleet"
-	b := setup(t, dispatch.Options{Timeout: 10 * time.Minute, Margin: 100 * time.Millisecond})
+	b := setup(t, dispatch.Options{Timeout: 10 * time.Minute, ReconcileMargin: 100 * time.Millisecond})
 	var asked, before atomic.Int64
 	goOn := make(chan struct{})
 	t.Cleanup(func() { close(goOn) })

@@ -63,12 +63,12 @@ func (c *Clock) Run(ctx context.Context, stepped ...func(context.Context) error)
 			err = c.watch(ctx)
 		}
 		if pending {
-			pending = c.settle(ctx, stepped) != nil
+			pending = c.handleStep(ctx, stepped) != nil
 		}
 	}
 }
 
-func (c *Clock) settle(ctx context.Context, stepped []func(context.Context) error) (err error) {
+func (c *Clock) handleStep(ctx context.Context, stepped []func(context.Context) error) (err error) {
 	for _, do := range stepped {
 		if err = do(ctx); err != nil {
 			if ctx.Err() == nil {

@@ -252,7 +252,7 @@ func (s *Scheduler) waking(kind, key string, at time.Time, again bool) (ask func
 		}
 		pg.AfterCommit(ctx, func() {
 			s.woken.notify(kind, key)
-			s.lookAt(at)
+			s.scanAt(at)
 		})
 		return nil
 	}
@@ -261,10 +261,10 @@ func (s *Scheduler) waking(kind, key string, at time.Time, again bool) (ask func
 // ScanNow has the scanner of this process look now for what is due. A statement that wakes a row by itself (flow.wake)
 // is not served by Wake; its caller says so once it has committed. Without it, or in a process that does no work, the
 // row is found a scan later.
-func (s *Scheduler) ScanNow() { s.lookAt(time.Time{}) }
+func (s *Scheduler) ScanNow() { s.scanAt(time.Time{}) }
 
-// lookAt has the scanner look no later than at.
-func (s *Scheduler) lookAt(at time.Time) {
+// scanAt has the scanner scan no later than at.
+func (s *Scheduler) scanAt(at time.Time) {
 	for {
 		select {
 		case s.sooner <- at:

@@ -1,5 +1,5 @@
-// Package moment owns what package time lacks: comparisons, pauses that grow, and when clocks change. It knows nothing of
-// this service.
+// Package moment owns what package time lacks: comparisons, pauses that grow, and when clocks change. It knows nothing
+// of this service.
 package moment
 
 import "time"

@@ -100,7 +100,7 @@ func (s *Service) Write(ctx context.Context, r Request) (Total, error) {
 		BeganAt: s.Now().UTC()}
 	e := &export{Service: s, Request: r, archive: newArchive(ctx, r.To, r.Dir, head.BeganAt)}
 	defer e.files.close()
-	e.progress = e.tell
+	e.progress = e.report
 	if err := e.write(ctx); err != nil {
 		return Total{}, err
 	}
@@ -232,11 +232,11 @@ func (e *export) part(name string, fill func(w *spool) error) error {
 		return true, err
 	})
 	e.done++
-	e.tell(e.total.Rows)
+	e.report(e.total.Rows)
 	return err
 }
 
-func (e *export) tell(rows int64) {
+func (e *export) report(rows int64) {
 	if e.Progress != nil {
 		e.Progress(min(e.done, e.all), e.all, rows) // there may be more files than were counted
 	}

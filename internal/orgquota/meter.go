@@ -88,9 +88,9 @@ func (m *Meter) Take(ctx context.Context, conn db.DBTX, orgID uuid.UUID, want in
 	return m.granted(ctx, conn, o, taken), nil
 }
 
-// Look takes one outside of any transaction, for what will be taken in one later; so the next count comes a little
+// TakeAhead takes one outside of any transaction, for what will be taken in one later; so the next count comes a little
 // sooner.
-func (m *Meter) Look(ctx context.Context, pool pg.Pool, orgID uuid.UUID) (Grant, error) {
+func (m *Meter) TakeAhead(ctx context.Context, pool pg.Pool, orgID uuid.UUID) (Grant, error) {
 	if m == nil {
 		return Grant{Taken: 1}, nil
 	}

@@ -212,16 +212,16 @@ func (s *Service) BeginAnswered(ctx context.Context, tx pgx.Tx, batchIDs ...uuid
 type BatchLock struct {
 	s      *Service
 	ids    []uuid.UUID
-	pieces []ClaimedRange
+	ranges []ClaimedRange
 	rows   []db.BatchLockRow
 	parts  []db.PartsQueuedRow
 }
 
-// BatchLock prepares a change of these batches that takes these pieces first.
-func (s *Service) BatchLock(batchIDs []uuid.UUID, pieces []ClaimedRange) *BatchLock {
+// BatchLock prepares a change of these batches that takes these ranges first.
+func (s *Service) BatchLock(batchIDs []uuid.UUID, ranges []ClaimedRange) *BatchLock {
 	ids := slices.Clone(batchIDs)
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return strings.Compare(string(a[:]), string(b[:])) })
-	return &BatchLock{s: s, ids: slices.Compact(ids), pieces: pieces}
+	return &BatchLock{s: s, ids: slices.Compact(ids), ranges: ranges}
 }
 
 // Queries are what BeginLocked needs, in this order. They lock the batches.
@@ -229,7 +229,7 @@ func (l *BatchLock) Queries(ctx context.Context) []pg.Query {
 	return []pg.Query{
 		func(db pg.DB) error { return l.lock(ctx, db) },
 		func(db pg.DB) (err error) {
-			l.parts, err = l.s.q.PartsQueued(ctx, db, partsOf(l.pieces))
+			l.parts, err = l.s.q.PartsQueued(ctx, db, partsOf(l.ranges))
 			return fault.Wrap(err, "read queued parts")
 		},
 	}

@@ -22,7 +22,7 @@ const (
 	jobsAtOnce   = 64
 )
 
-// Work does a bounded piece of a batch's in-process work, and reports whether there is more; there is none while the
+// Work does a bounded turn of a batch's in-process work, and reports whether there is more; there is none while the
 // batch is paused. Only one worker should work on a batch at a time; a second one wastes its effort and harms
 // nothing.
 func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err error) {
@@ -41,7 +41,7 @@ func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err e
 	if len(ready) == 0 && len(jobs) == 0 {
 		return false, nil
 	}
-	p, err := s.piece(ctx, b.OrgID)
+	p, err := s.turn(ctx, b.OrgID)
 	if err != nil {
 		return false, err
 	}
@@ -65,7 +65,7 @@ func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err e
 }
 
 // work evaluates slices and jobs, as many as may be settled together; the others come next time.
-func (s *Service) work(ctx context.Context, b *Batch, p *piece, ready []db.SlicesReadyRow,
+func (s *Service) work(ctx context.Context, b *Batch, p *turn, ready []db.SlicesReadyRow,
 	jobs []db.FlowJob) ([]*sliceWork, error) {
 	var works []*sliceWork
 	starts := 0
@@ -81,7 +81,7 @@ func (s *Service) work(ctx context.Context, b *Batch, p *piece, ready []db.Slice
 		return err
 	}
 	full := func() bool {
-		return len(works) > 0 && (p.made+p.read > pieceBytes || starts >= startsAtOnce || p.limits.over(p.began, 1, 1))
+		return len(works) > 0 && (p.made+p.read > turnBytes || starts >= startsAtOnce || p.limits.over(p.began, 1, 1))
 	}
 	for i := range ready {
 		if full() {
@@ -161,8 +161,8 @@ func unsettled(works []*sliceWork) iter.Seq2[*sliceWork, *recordWork] {
 	}
 }
 
-func (s *Service) workSlice(ctx context.Context, b *Batch, p *piece, r *db.SliceRowsRow) (*sliceWork, error) {
-	rec, err := s.openPiece(ctx, b, SliceRef{No: r.No, First: r.First}, r.StepNo, r.Remaining)
+func (s *Service) workSlice(ctx context.Context, b *Batch, p *turn, r *db.SliceRowsRow) (*sliceWork, error) {
+	rec, err := s.openTurn(ctx, b, SliceRef{No: r.No, First: r.First}, r.StepNo, r.Remaining)
 	if err != nil {
 		return nil, err
 	}
@@ -178,14 +178,14 @@ func (s *Service) workSlice(ctx context.Context, b *Batch, p *piece, r *db.Slice
 	return w, s.evaluate(ctx, w, b, p, rec)
 }
 
-func (s *Service) workJob(ctx context.Context, b *Batch, p *piece, j db.FlowJob, last *openSlice) (*sliceWork, error) {
+func (s *Service) workJob(ctx context.Context, b *Batch, p *turn, j db.FlowJob, last *openSlice) (*sliceWork, error) {
 	if !last.has(&j) {
 		last.release()
 		r, err := s.sliceRow(ctx, s.pool, b.ID, j.SliceNo)
 		if err != nil {
 			return nil, err
 		}
-		rec, err := s.openPiece(ctx, b, SliceRef{No: r.No, First: r.First}, j.StepNo, int32(j.Position-r.First))
+		rec, err := s.openTurn(ctx, b, SliceRef{No: r.No, First: r.First}, j.StepNo, int32(j.Position-r.First))
 		if err != nil {
 			return nil, err
 		}
@@ -198,10 +198,10 @@ func (s *Service) workJob(ctx context.Context, b *Batch, p *piece, j db.FlowJob,
 	return w, s.evaluate(ctx, w, b, p, last.rec)
 }
 
-// evaluate runs the step's in-process tasks for the members, as many as one piece of work may have; at least one.
+// evaluate runs the step's in-process tasks for the members, as many as one turn of work may have; at least one.
 // Rows point into rec, so everything kept is copied. Each task may use its share of time and memory, and those before
 // it, so that records which all tasks together are too much for are seldom evaluated in vain.
-func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece, rec *Records) error {
+func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *turn, rec *Records) error {
 	w.failed = map[int32]*batch.JobError{}
 	p.read += rec.bytes
 	rec.bytes = 0 // jobs that share it count it once
@@ -218,7 +218,7 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece
 	for i, no := range tasks {
 		t, part, of := taskWork{no: no, step: step, task: &step.Tasks[no]}, i+1, len(tasks)
 		for n, o := range w.members {
-			if n > 0 && (p.made-had > pieceBytes/of*part || p.limits.over(began, part, of)) {
+			if n > 0 && (p.made-had > turnBytes/of*part || p.limits.over(began, part, of)) {
 				w.cut(n, &p.made, sizes)
 				break
 			}
@@ -239,7 +239,7 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece
 	return nil
 }
 
-// cut leaves the members from the n-th on for another piece.
+// cut leaves the members from the n-th on for another turn.
 func (w *sliceWork) cut(n int, made *int, sizes []int) {
 	for _, size := range sizes[n:] {
 		*made -= size

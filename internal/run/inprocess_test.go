@@ -106,7 +106,7 @@ func TestWork_Bounded(t *testing.T) {
 		done = 0
 		require.NoError(t, w.pool.QueryRow(w.ctx,
 			"SELECT sum(CASE state WHEN 'done' THEN records ELSE remaining END) FROM flow.all_slices").Scan(&done))
-		assert.LessOrEqual(t, done-before, pieceBytes/mib+2, "records in one piece")
+		assert.LessOrEqual(t, done-before, turnBytes/mib+2, "records in one turn")
 		assert.Zero(t, c.Of(batch.Failed))
 	}
 	c := counts()
@@ -176,7 +176,7 @@ func TestWork_StoreWrites(t *testing.T) {
 		require.NoError(t, err)
 		ready, err := w.q.SlicesReady(w.ctx, w.pool, db.SlicesReadyParams{BatchID: batchID, MaxSlices: slicesAtOnce})
 		require.NoError(t, err)
-		works, err := w.s.work(w.ctx, b, &piece{limits: &w.s.limits}, ready, nil)
+		works, err := w.s.work(w.ctx, b, &turn{limits: &w.s.limits}, ready, nil)
 		require.NoError(t, err)
 		require.Len(t, works, 1)
 		return works

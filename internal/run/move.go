@@ -13,24 +13,24 @@ import (
 	"flowlane/internal/batch"
 )
 
-// Claim moves queued records into calls. pieces are ranges of queued parts, at the front of each part and in order;
-// Part.ID names the part that a piece is taken from.
-func (c *Change) Claim(ctx context.Context, pieces []ClaimedRange) error {
-	ps := partsIn(pieces, func(p *ClaimedRange) *batch.Part { return &p.Part })
+// Claim moves queued records into calls. ranges are ranges of queued parts, at the front of each part and in order;
+// Part.ID names the part that a range is taken from.
+func (c *Change) Claim(ctx context.Context, ranges []ClaimedRange) error {
+	ps := partsIn(ranges, func(p *ClaimedRange) *batch.Part { return &p.Part })
 	if err := c.preload(ctx, ps); err != nil {
 		return err
 	}
 	for _, p := range ps {
 		c.snapshotStatus(p)
 	}
-	if err := c.spend(ctx, pieces); err != nil {
+	if err := c.spend(ctx, ranges); err != nil {
 		return err
 	}
-	if err := c.take(ctx, pieces); err != nil {
+	if err := c.take(ctx, ranges); err != nil {
 		return err
 	}
-	for i := range pieces {
-		p := &pieces[i]
+	for i := range ranges {
+		p := &ranges[i]
 		d := c.queue(queueKey{p.Part.BatchID, p.Part.StepNo, p.Part.TaskNo})
 		d.records -= int64(p.Part.Records())
 		if !p.NoCall {
@@ -46,25 +46,25 @@ type ClaimedRange struct {
 	CallID uuid.UUID
 	// Seq is its place among the ranges of the call, from 0: the order of the records in the request.
 	Seq int32
-	// NoCall pieces need no call: they are taken off the queue, and Settle says how they came out.
+	// NoCall ranges need no call: they are taken off the queue, and Settle says how they came out.
 	NoCall bool
 }
 
-// alone reports whether the call of a piece has nothing but it, and all of its range.
+// alone reports whether the call of a range has nothing but it, and all of its range.
 func (p *ClaimedRange) alone(inCall map[uuid.UUID]int) bool {
 	return inCall[p.CallID] == 1 && !p.NoCall && p.Part.Elements == 0 && len(p.Part.LeftOut) == 0
 }
 
-// take removes the pieces from their queued parts, and inserts those that go into calls.
-func (c *Change) take(ctx context.Context, pieces []ClaimedRange) error {
+// take removes the ranges from their queued parts, and inserts those that go into calls.
+func (c *Change) take(ctx context.Context, ranges []ClaimedRange) error {
 	byPart := map[int64][]*ClaimedRange{}
-	for i := range pieces {
-		byPart[pieces[i].Part.ID] = append(byPart[pieces[i].Part.ID], &pieces[i])
+	for i := range ranges {
+		byPart[ranges[i].Part.ID] = append(byPart[ranges[i].Part.ID], &ranges[i])
 	}
 	rows := c.batchLock.parts
-	if len(c.batchLock.pieces) == 0 { // nobody has looked
+	if len(c.batchLock.ranges) == 0 { // nobody has looked
 		var err error
-		if rows, err = c.s.q.PartsQueued(ctx, c.tx, partsOf(pieces)); err != nil {
+		if rows, err = c.s.q.PartsQueued(ctx, c.tx, partsOf(ranges)); err != nil {
 			return fmt.Errorf("read queued parts: %w", err)
 		}
 	}
@@ -72,8 +72,8 @@ func (c *Change) take(ctx context.Context, pieces []ClaimedRange) error {
 		return fmt.Errorf("%w: %d of %d parts are queued", ErrMoved, len(rows), len(byPart))
 	}
 	t := claimedParts{inCall: map[uuid.UUID]int{}}
-	for i := range pieces {
-		t.inCall[pieces[i].CallID]++
+	for i := range ranges {
+		t.inCall[ranges[i].CallID]++
 	}
 	for i := range rows {
 		if err := c.takePart(&t, &rows[i], byPart[rows[i].ID]); err != nil {
@@ -83,10 +83,10 @@ func (c *Change) take(ctx context.Context, pieces []ClaimedRange) error {
 	return c.writeTaken(ctx, &t)
 }
 
-// partsOf returns the stored parts that pieces are taken from.
-func partsOf(pieces []ClaimedRange) (out db.PartsQueuedParams) {
-	for i := range pieces {
-		if p := &pieces[i].Part; !slices.Contains(out.Ids, p.ID) {
+// partsOf returns the stored parts that ranges are taken from.
+func partsOf(ranges []ClaimedRange) (out db.PartsQueuedParams) {
+	for i := range ranges {
+		if p := &ranges[i].Part; !slices.Contains(out.Ids, p.ID) {
 			out.BatchIds, out.Ids = append(out.BatchIds, p.BatchID), append(out.Ids, p.ID)
 			out.Begins, out.SliceNos = append(out.Begins, p.Begins), append(out.SliceNos, p.SliceNo)
 		}
@@ -102,7 +102,7 @@ func (c *Change) deletePart(p *batch.Part) {
 
 // claimedParts is what take writes.
 type claimedParts struct {
-	// inCall is how many pieces each call has, out the batches whose parts stand in their queues and are not taken
+	// inCall is how many ranges each call has, out the batches whose parts stand in their queues and are not taken
 	// whole.
 	inCall map[uuid.UUID]int
 	out    []uuid.UUID
@@ -111,7 +111,7 @@ type claimedParts struct {
 	insert db.PartInsertClaimedParams
 }
 
-// endOfRanges is the slice and the offset in it where pieces end that follow each other from the front of a stored part
+// endOfRanges is the slice and the offset in it where ranges end that follow each other from the front of a stored part
 // on.
 func endOfRanges(r *db.PartsQueuedRow, ps []*ClaimedRange) (no, off int32, err error) {
 	no, off = r.SliceNo, r.FromOff
@@ -130,7 +130,7 @@ func endOfRanges(r *db.PartsQueuedRow, ps []*ClaimedRange) (no, off int32, err e
 	return no, off, nil
 }
 
-// takePart takes pieces from one stored part. They must follow each other from its front on.
+// takePart takes ranges from one stored part. They must follow each other from its front on.
 func (c *Change) takePart(t *claimedParts, r *db.PartsQueuedRow, ps []*ClaimedRange) error {
 	no, off, err := endOfRanges(r, ps)
 	if err != nil {
@@ -188,7 +188,7 @@ func (c *Change) takePart(t *claimedParts, r *db.PartsQueuedRow, ps []*ClaimedRa
 	return nil
 }
 
-// runsOf groups pieces that can be one stored part: whole ends of slices that follow each other in one call.
+// runsOf groups ranges that can be one stored part: whole ends of slices that follow each other in one call.
 func runsOf(ps []*ClaimedRange) (runs [][]*ClaimedRange) {
 	for i, p := range ps {
 		if p.NoCall {

@@ -40,7 +40,7 @@ func (p openBatches) use(orgID uuid.UUID, n int) error {
 // Room refuses an organization that has as many open batches as it may have, before it has anything kept that is to
 // start one. Fault: RateLimited.
 func (s *Service) Room(ctx context.Context, pool pg.Pool, orgID uuid.UUID) error {
-	g, err := s.limits.Open.Look(ctx, pool, orgID)
+	g, err := s.limits.Open.TakeAhead(ctx, pool, orgID)
 	if err != nil {
 		return err
 	}

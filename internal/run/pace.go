@@ -63,14 +63,14 @@ func (s *Service) Tick(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (next 
 	return next, c.send(ctx)
 }
 
-// spend takes what pieces carry into calls from the allowances of their queues. ErrMoved: what was chosen is more than
+// spend takes what ranges carry into calls from the allowances of their queues. ErrMoved: what was chosen is more than
 // is left, or too late.
-func (c *Change) spend(ctx context.Context, pieces []ClaimedRange) error {
+func (c *Change) spend(ctx context.Context, ranges []ClaimedRange) error {
 	wanted := map[queueKey]int64{}
 	var paced []uuid.UUID
-	for i := range pieces {
-		p := &pieces[i].Part
-		if !pieces[i].NoCall && c.heads[p.BatchID].Paced {
+	for i := range ranges {
+		p := &ranges[i].Part
+		if !ranges[i].NoCall && c.heads[p.BatchID].Paced {
 			wanted[queueKey{p.BatchID, p.StepNo, p.TaskNo}] += int64(p.Records())
 			paced = append(paced, p.BatchID)
 		}

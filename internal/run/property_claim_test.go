@@ -14,12 +14,12 @@ import (
 	"flowlane/internal/pg"
 )
 
-// cutting cuts queued parts into pieces from the front, as the dispatcher does.
+// cutting cuts queued parts into ranges from the front, as the dispatcher does.
 type cutting struct {
-	pieces  []ClaimedRange
+	ranges  []ClaimedRange
 	decided []Result
 	calls   []uuid.UUID
-	// after is what the model does once the pieces are claimed.
+	// after is what the model does once the ranges are claimed.
 	after []func()
 }
 
@@ -50,7 +50,7 @@ func (p *play) claim(b *modelBatch, step, task int, kind bool) {
 	var unmarked []uuid.UUID
 	var now time.Time
 	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
-		l := p.s.BatchLock([]uuid.UUID{b.id}, c.pieces)
+		l := p.s.BatchLock([]uuid.UUID{b.id}, c.ranges)
 		if err := pg.QueryBatch(ctx, tx, l.Queries(ctx)...); err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (p *play) claim(b *modelBatch, step, task int, kind bool) {
 		if err != nil {
 			return err
 		}
-		if err := ch.Claim(ctx, c.pieces); err != nil {
+		if err := ch.Claim(ctx, c.ranges); err != nil {
 			return err
 		}
 		if err := ch.Settle(ctx, c.decided); err != nil {
@@ -120,7 +120,7 @@ func (p *play) cut(c *cutting, b *modelBatch, part batch.Part, n int, bulkID uui
 			p.decide(c, r, piece, o)
 			open = false
 		case bulkID != uuid.Nil && open:
-			last := &c.pieces[len(c.pieces)-1].Part
+			last := &c.ranges[len(c.ranges)-1].Part
 			last.To, last.LeftOut = piece.To, append(last.LeftOut, piece.LeftOut...)
 		default:
 			id := bulkID
@@ -130,7 +130,7 @@ func (p *play) cut(c *cutting, b *modelBatch, part batch.Part, n int, bulkID uui
 			if !slices.Contains(c.calls, id) {
 				c.calls = append(c.calls, id)
 			}
-			c.pieces = append(c.pieces, ClaimedRange{Part: piece, CallID: id, Seq: int32(len(c.pieces))})
+			c.ranges = append(c.ranges, ClaimedRange{Part: piece, CallID: id, Seq: int32(len(c.ranges))})
 			open = true
 		}
 		if !decide {
@@ -146,12 +146,12 @@ func (p *play) cut(c *cutting, b *modelBatch, part batch.Part, n int, bulkID uui
 
 func (p *play) decide(c *cutting, r *modelRecord, piece batch.Part, o int32) {
 	if n := len(piece.LeftOut); n > 0 && piece.To == o+1 && rapid.Bool().Draw(p.t, "split") {
-		// Who left can be taken off the queue as a piece without records.
+		// Who left can be taken off the queue as a range without records.
 		left := piece
 		left.To, piece.From, piece.LeftOut = o, o, nil
-		c.pieces = append(c.pieces, ClaimedRange{Part: left, NoCall: true})
+		c.ranges = append(c.ranges, ClaimedRange{Part: left, NoCall: true})
 	}
-	c.pieces = append(c.pieces, ClaimedRange{Part: piece, NoCall: true})
+	c.ranges = append(c.ranges, ClaimedRange{Part: piece, NoCall: true})
 	piece.ID = 0
 	e := Exception{Offset: o, Kind: batch.EntrySkipped}
 	if rapid.Bool().Draw(p.t, "decided_bad") {

@@ -154,13 +154,13 @@ func TestChange_StopsByACallNotCounted(t *testing.T) {
 	w, plan := newWorld(t), modelPlan{{{kind: "upload"}}}
 	b := w.start(t, plan, w.define(t, plan, 0, false), []modelInput{{}, {}, {}}, 4, false, false)
 	id := uuid.Must(uuid.NewV7())
-	pieces := []ClaimedRange{{Part: w.queued(t, b.id, 0, 0)[0], CallID: id}}
+	ranges := []ClaimedRange{{Part: w.queued(t, b.id, 0, 0)[0], CallID: id}}
 	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
-		l := w.s.BatchLock([]uuid.UUID{b.id}, pieces)
+		l := w.s.BatchLock([]uuid.UUID{b.id}, ranges)
 		require.NoError(t, pg.QueryBatch(ctx, tx, l.Queries(ctx)...))
 		c, err := w.s.BeginLocked(ctx, tx, l)
 		require.NoError(t, err)
-		require.NoError(t, c.Claim(ctx, pieces))
+		require.NoError(t, c.Claim(ctx, ranges))
 		require.NoError(t, w.insertCalls(ctx, tx, b.id, plan[0][0].action(), []uuid.UUID{id}, c.Now))
 		return c.Apply(ctx)
 	})

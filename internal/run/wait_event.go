@@ -147,7 +147,7 @@ func (e *ending) fitting(ctx context.Context, rows []db.WaitsOverRow) (int, erro
 		if a == nil {
 			return 0, fmt.Errorf("wait %d of batch %s has an event that is not there", r.No, e.h.ID)
 		}
-		if size += len(a.Payload); size > pieceBytes && i > 0 {
+		if size += len(a.Payload); size > turnBytes && i > 0 {
 			return i, nil
 		}
 	}

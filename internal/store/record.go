@@ -190,7 +190,7 @@ func (s *Service) Upsert(ctx context.Context, orgID uuid.UUID, by, store string,
 		if err := account.Audit(ctx, tx, "store", store); err != nil {
 			return err
 		}
-		if err := s.tell(ctx, tx, orgID, changes); err != nil {
+		if err := s.publish(ctx, tx, orgID, changes); err != nil {
 			return err
 		}
 		return pg.RunHooks(ctx, tx, out, hooks)
@@ -236,7 +236,7 @@ func (s *Service) PutLayer(ctx context.Context, orgID uuid.UUID, by, store, key,
 		if out, err = s.detail(ctx, tx, in, key); err != nil {
 			return err
 		}
-		return s.tell(ctx, tx, orgID, changes)
+		return s.publish(ctx, tx, orgID, changes)
 	})
 	return out, err
 }
@@ -295,12 +295,12 @@ func (s *Service) DeleteLayer(ctx context.Context, orgID uuid.UUID, by, store, k
 		if err := account.Audit(ctx, tx, "store_record", store+"/"+key); err != nil {
 			return err
 		}
-		return s.tell(ctx, tx, orgID, w.changes)
+		return s.publish(ctx, tx, orgID, w.changes)
 	})
 }
 
-// tell has those look who listen for changes. It comes after all other locks of tx.
-func (s *Service) tell(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, changes []Changed) error {
+// publish starts what waits for changes of records. It comes after all other locks of tx.
+func (s *Service) publish(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, changes []Changed) error {
 	return event.Publish(ctx, tx, s.wake, Events(orgID, event.Chain{}, changes)...)
 }
 

@@ -52,7 +52,7 @@ func startProcess(t *testing.T) *process {
 	kek := must(vault.LoadKEK("BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=", ""))
 	p.App = must(app.New(t.Context(), app.Config{DatabaseURL: dsn, Workers: true, KEK: kek,
 		BaseURLs: map[string]string{"dialer": platform.URL},
-		Dispatch: dispatch.Options{Margin: 100 * time.Millisecond, Timeout: time.Second},
+		Dispatch: dispatch.Options{ReconcileMargin: 100 * time.Millisecond, Timeout: time.Second},
 		Log:      slog.New(slog.DiscardHandler)}))
 	t.Cleanup(p.Close)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

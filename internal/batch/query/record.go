@@ -90,7 +90,7 @@ func (v *Slice) list(wanted []bool, want Want) (out []Record, err error) {
 
 // each makes the records at the wanted offsets, in order, one after the other in the same place. Inputs are copied.
 func (v *Slice) each(wanted []bool, want Want, do func(r *Record)) error {
-	histories, outputs, err := v.tell(wanted, want)
+	histories, outputs, err := v.readEntries(wanted, want)
 	if err != nil {
 		return err
 	}
@@ -127,8 +127,8 @@ type attemptKey struct {
 	element, offset int32
 }
 
-// tell reads the entries of the wanted records once, for their history and their output.
-func (v *Slice) tell(wanted []bool, want Want) ([]history, *outputs, error) {
+// readEntries reads the entries of the wanted records once, for their history and their output.
+func (v *Slice) readEntries(wanted []bool, want Want) ([]history, *outputs, error) {
 	var histories []history
 	if want.History {
 		histories = make([]history, v.Records)

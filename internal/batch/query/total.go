@@ -133,7 +133,7 @@ func (v *Slice) countBegun() (n int64, err error) {
 	for o, s := range v.Statuses {
 		wanted[o] = s == batch.Queued
 	}
-	histories, _, err := v.tell(wanted, Want{History: true})
+	histories, _, err := v.readEntries(wanted, Want{History: true})
 	if err != nil {
 		return 0, err
 	}

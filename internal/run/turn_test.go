@@ -69,15 +69,15 @@ func TestWork_Neighbours(t *testing.T) {
 	doc := `{"steps":[` + step("a", `"{{ input.n }}`+big+`"`) + `,` + step("b", `"{{ steps.a.t7.output }}"`) + `]}`
 	const records = 12
 	batchID := w.startDoc(t, doc, numbered(records))
-	pieces := 0
-	for more := true; more; pieces++ {
+	turns := 0
+	for more := true; more; turns++ {
 		var err error
 		more, err = w.s.Work(w.ctx, batchID)
 		require.NoError(t, err)
 	}
 	c := w.counts(t, batchID)
 	assert.Equal(t, int64(records), c.Of(batch.Completed))
-	assert.GreaterOrEqual(t, pieces, 2*records*20*len(big)/pieceBytes/2)
+	assert.GreaterOrEqual(t, turns, 2*records*20*len(big)/turnBytes/2)
 	held, peak := budget.Held()
 	assert.Zero(t, held)
 	assert.LessOrEqual(t, peak, int64(memory.Least))
@@ -99,23 +99,23 @@ func (c *ticking) Now() time.Time {
 	return c.now
 }
 
-// TestWork_Piece: a piece ends when its time is over, and the next goes on where it ended, for records that fail,
+// TestWork_Turn: a turn ends when its time is over, and the next goes on where it ended, for records that fail,
 // wait and go on.
-func TestWork_Piece(t *testing.T) {
+func TestWork_Turn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.s.Limit(Limits{Now: (&ticking{step: time.Millisecond}).Now, Piece: 50 * time.Millisecond})
+	w.s.Limit(Limits{Now: (&ticking{step: time.Millisecond}).Now, Turn: 50 * time.Millisecond})
 	doc := `{"steps":[{"id":"a","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}},
 		{"id":"f","action_id":"core__flow__fail","params":{"message":"no"},"when":"{{ input.n == 7 }}"},
 		{"id":"w","action_id":"core__flow__delay","params":{"seconds":3600},"when":"{{ input.n > 100 && input.odd }}"}]},
 		{"id":"b","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ steps.a.t.output + 1 }}"}}]}]}`
 	batchID := w.startDoc(t, doc, numbered(200))
-	pieces := 0
-	for more := true; more; pieces++ {
+	turns := 0
+	for more := true; more; turns++ {
 		var err error
 		more, err = w.s.Work(w.ctx, batchID)
 		require.NoError(t, err)
-		if pieces == 0 {
+		if turns == 0 {
 			var state string
 			var done int
 			require.NoError(t, w.pool.QueryRow(w.ctx,
@@ -124,7 +124,7 @@ func TestWork_Piece(t *testing.T) {
 			assert.InDelta(t, 25, done, 24)
 		}
 	}
-	assert.Greater(t, pieces, 6)
+	assert.Greater(t, turns, 6)
 	c := w.counts(t, batchID)
 	assert.Equal(t, int64(1), c.Of(batch.Failed))
 	assert.Equal(t, int64(50), c.Of(batch.Queued))
@@ -137,13 +137,13 @@ func TestWork_Piece(t *testing.T) {
 	}
 }
 
-// TestWork_Over: nothing is evaluated for a batch that is over, and what a piece made is dropped when its batch ends
+// TestWork_Over: nothing is evaluated for a batch that is over, and what a turn made is dropped when its batch ends
 // meanwhile.
 func TestWork_Over(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	looked := 0
-	w.s.Limit(Limits{Piece: 50 * time.Millisecond, Now: func() time.Time {
+	w.s.Limit(Limits{Turn: 50 * time.Millisecond, Now: func() time.Time {
 		looked++
 		return time.Unix(0, 0).Add(time.Duration(looked) * time.Millisecond)
 	}})
@@ -165,12 +165,12 @@ func TestWork_Over(t *testing.T) {
 	assert.Equal(t, int64(200), c.Of(batch.Unprocessed))
 }
 
-// TestWork_RetryInTheMiddle: a retry of a batch that was cancelled between two pieces does not do again what the
+// TestWork_RetryInTheMiddle: a retry of a batch that was cancelled between two turns does not do again what the
 // first has done.
 func TestWork_RetryInTheMiddle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.s.Limit(Limits{Now: (&ticking{step: time.Millisecond}).Now, Piece: 50 * time.Millisecond})
+	w.s.Limit(Limits{Now: (&ticking{step: time.Millisecond}).Now, Turn: 50 * time.Millisecond})
 	doc := `{"steps":[{"id":"a","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]}`
 	batchID := w.startDoc(t, doc, numbered(100))
 	done := func() (n int) {
@@ -212,7 +212,7 @@ func TestWork_RetryInTheMiddle(t *testing.T) {
 	assert.Equal(t, 100, done())
 }
 
-// TestWork_SettlesWithLittle: a piece that is being settled holds what it made, and leaves the rest of its memory to
+// TestWork_SettlesWithLittle: a turn that is being settled holds what it made, and leaves the rest of its memory to
 // others.
 func TestWork_SettlesWithLittle(t *testing.T) {
 	t.Parallel()
@@ -236,7 +236,7 @@ func TestWork_SettlesWithLittle(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	held, peak := budget.Held()
 	assert.Less(t, held, int64(1<<10))
-	assert.EqualValues(t, pieceRoom, peak)
+	assert.EqualValues(t, turnRoom, peak)
 	require.NoError(t, tx.Commit(w.ctx))
 	require.NoError(t, <-done)
 	counts := w.counts(t, batchID)
