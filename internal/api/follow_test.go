@@ -21,7 +21,7 @@ func TestFollow_Pauses(t *testing.T) {
 		w := httptest.NewRecorder()
 		var at []time.Duration
 		began := time.Now()
-		follow(t.Context(), newEventStream(w), nil, news, pauses{heartbeat: 1500 * time.Millisecond,
+		follow(t.Context(), newEventStream(w), nil, news, intervals{heartbeat: 1500 * time.Millisecond,
 			between: time.Second},
 			func(i int) (over bool) {
 				at = append(at, time.Since(began))

@@ -40,7 +40,7 @@ func (h executionHandler) StreamExecution(ctx context.Context, params oas.Stream
 		return err
 	}
 	x.rest = func() {
-		follow(ctx, out, listener.Done(), listener.Events, pauses{heartbeat: h.heartbeat},
+		follow(ctx, out, listener.Done(), listener.Events, intervals{heartbeat: h.heartbeat},
 			func(events []query.Event) (over bool) {
 				out.events(params.ExecutionID, events)
 				return events[len(events)-1].Kind == query.EventClosed
@@ -196,13 +196,13 @@ func (s *eventStream) flush() bool {
 // keepBuffer is how much room for events a stream keeps while it waits.
 const keepBuffer = 4 << 10
 
-// pauses are those of a stream: between two comments that keep it open, and the least between two writings of what
+// intervals are those of a stream: between two comments that keep it open, and the least between two writings of what
 // came.
-type pauses struct{ heartbeat, between time.Duration }
+type intervals struct{ heartbeat, between time.Duration }
 
 // follow writes what comes, and comments while nothing does, until write says that it is over, the reader is gone, or
 // done.
-func follow[T any](ctx context.Context, s *eventStream, done <-chan struct{}, news <-chan T, p pauses,
+func follow[T any](ctx context.Context, s *eventStream, done <-chan struct{}, news <-chan T, p intervals,
 	write func(T) (over bool)) {
 	beat, pause := time.NewTicker(p.heartbeat), time.NewTimer(p.between)
 	defer beat.Stop()

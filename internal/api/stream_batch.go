@@ -41,7 +41,7 @@ func (h batchHandler) StreamBatch(ctx context.Context, params oas.StreamBatchPar
 		return batch.BatchTerminal(state.Status)
 	}
 	x.rest = func() {
-		follow(ctx, out, listener.Done(), listener.States, pauses{h.heartbeat, stream.BatchInterval}, write)
+		follow(ctx, out, listener.Done(), listener.States, intervals{h.heartbeat, stream.BatchInterval}, write)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -45,13 +44,10 @@ type claim struct {
 
 	// spans are the windows that calls are debited in.
 	spans []quota.Window
-	// covered are the queues that people hold.
-	covered []db.PausesCoverRow
-	change  *run.Change
+	// paused are the queues that people have paused.
+	paused []db.PausesCoverRow
+	change *run.Change
 }
-
-// errBarred rolls back a claim of batches that people hold, or that are over.
-var errBarred = errors.New("the batch must not be worked on")
 
 // run locks late: whatever does not depend on a batch is done before its lock, which settlements of the batch wait for.
 func (c *claim) run(ctx context.Context, calls []*outboundCall) (err error) {
@@ -71,7 +67,7 @@ func (c *claim) run(ctx context.Context, calls []*outboundCall) (err error) {
 	if c.change, err = c.d.Runs.BeginLocked(ctx, c.tx, l); err != nil {
 		return err
 	}
-	if err := c.barred(calls); err != nil {
+	if err := c.checkPauses(calls); err != nil {
 		return err
 	}
 	return c.take(ctx, calls)
@@ -238,26 +234,6 @@ func (c *claim) placesOf(ctx context.Context, m *meter, scope string) (int, erro
 	return m.rates.MaxInFlight - int(n), nil
 }
 
-// barred ends a claim of batches that must not go. intend has taken a share of the gate that whoever opens a hold must
-// have alone: a hold that was not seen is opened after this claim has ended.
-func (c *claim) barred(calls []*outboundCall) error {
-	held := map[queueKey]bool{}
-	for _, q := range c.covered {
-		held[queueKey{q.BatchID, q.StepNo, q.TaskNo}] = true
-	}
-	var barred []queueKey
-	for _, p := range calls {
-		if slices.ContainsFunc(p.queues, func(k queueKey) bool { return held[k] || c.change.Barred(k.batch) }) {
-			barred = append(barred, p.queues...)
-		}
-	}
-	if len(barred) > 0 {
-		c.blocked = barred
-		return errBarred
-	}
-	return nil
-}
-
 // afford keeps as many calls as the budget allows, and says when there will be more.
 func (c *claim) afford(ctx context.Context, calls []*outboundCall) (_ []*outboundCall, err error) {
 	until := moment.Later(c.lanes[0].BackoffUntil, c.lanes[0].AlsoUntil)
@@ -362,7 +338,7 @@ func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.BatchLo
 	}
 	l := c.d.Runs.BatchLock(ids, pieces)
 	asks := append(l.Queries(ctx), func(tx pg.DB) (err error) {
-		c.covered, err = c.d.q.PausesCover(ctx, tx, db.PausesCoverParams{BatchIds: ids, Domain: c.key.domain,
+		c.paused, err = c.d.q.PausesCover(ctx, tx, db.PausesCoverParams{BatchIds: ids, Domain: c.key.domain,
 			Bucket: c.key.bucket})
 		return err
 	})

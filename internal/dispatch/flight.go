@@ -454,10 +454,6 @@ func (f *flight) gather() (group []finished, waited, wake bool) {
 	return group, f.waits || f.wanted, f.waits && f.passes == 0
 }
 
-// freshFor is how long after it has read what people hold a call may go out without reading that again. Holds promise
-// that nothing is written more than a second after their answer.
-const freshFor = 900 * time.Millisecond
-
 // opened writes down the reference of a job before it is committed: without it nobody could ask what became of it. A
 // call that was taken over meanwhile is not committed.
 func (d *Dispatcher) opened(ctx context.Context, p *outboundCall, reference string) error {
@@ -473,23 +469,5 @@ func (d *Dispatcher) opened(ctx context.Context, p *outboundCall, reference stri
 
 var (
 	errTakenOver = errors.New("somebody else has taken over the call")
-
-	errPaused   = errors.New("people hold the call, its batch is over, or nobody knows of it any more")
-	errPanicked = errors.New("the request broke while it was sent")
+	errPanicked  = errors.New("the request broke while it was sent")
 )
-
-// confirm says until when a call may go out that was claimed and took its time since, for its token, connection or
-// handshake. A statement that begins after a hold was answered sees it, so that the gate of pauses is not needed: what
-// opens after the statement is answered less than freshFor before the first byte.
-func (d *Dispatcher) confirm(ctx context.Context, k budgetKey, p *outboundCall) (time.Time, error) {
-	began := time.Now()
-	barred, err := d.q.CallBarred(ctx, d.Pool, db.CallBarredParams{ID: p.id, BatchIds: p.batches(), OrgID: p.orgID,
-		Domain: k.domain, Lane: p.lane})
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read what people hold: %w", err)
-	}
-	if barred {
-		return time.Time{}, errPaused
-	}
-	return began.Add(freshFor), nil
-}

@@ -75,7 +75,7 @@ func (d *Dispatcher) reserve(ctx context.Context, k budgetKey, calls []*outbound
 	if err != nil && placed {
 		f.giveBack(c.calls)
 	}
-	if errors.Is(err, errBarred) {
+	if errors.Is(err, errPaused) {
 		return reserved{blocked: c.blocked}, nil
 	}
 	if errors.Is(err, run.ErrMoved) || errors.Is(err, errBudgetMoved) || pg.IsUnique(err, "call_exclusive") {

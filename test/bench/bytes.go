@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -17,8 +18,9 @@ LEFT JOIN pg_class c ON c.relfilenode = w.rel LEFT JOIN pg_index i ON i.indexrel
 LEFT JOIN pg_class t ON t.oid = coalesce(i.indrelid, c.oid)
 GROUP BY 1 HAVING sum(w.bytes) >= $3 ORDER BY 2 DESC`
 
-// lengths measures what starts of one record each write to the log and keep, by table. Unlike times, these hardly
-// depend on what else the machine does. Without the extension pg_walinspect it says so, and measures nothing.
+// lengths measures what starts of one record each write to the log and keep, by table, and what a record of one large
+// batch does. Unlike times, these hardly depend on what else the machine does. Without the extension pg_walinspect it
+// says so, and measures nothing.
 func lengths(ctx context.Context, e *env) ([]row, error) {
 	own, err := e.apart(ctx)
 	if err != nil {
@@ -55,7 +57,42 @@ func lengths(ctx context.Context, e *env) ([]row, error) {
 		}
 		out = append(out, rows...)
 	}
-	return out, nil
+	rows, err := b.large(ctx)
+	return append(out, rows...), err
+}
+
+// large measures what a record of one batch of a million writes to the log and keeps, its upload and its result
+// included.
+func (b *smallBench) large(ctx context.Context) ([]row, error) {
+	n := cmp.Or(b.e.records, runRecords)
+	bodies, sent := chunkBodies(sampleRows(n)), 0
+	for _, body := range bodies {
+		sent += len(body)
+	}
+	kept := map[string]float64{}
+	if err := b.keeps(ctx, kept, -1/float64(n)); err != nil {
+		return nil, err
+	}
+	before, err := b.e.cost(ctx, b.h.s)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := b.h.s.runBatch(ctx, b.e, fmt.Sprintf(uploadTask, "large", `"{{ input }}"`), bodies, n); err != nil {
+		return nil, err
+	}
+	after, err := b.e.cost(ctx, b.h.s)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.keeps(ctx, kept, 1/float64(n)); err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("a record of one batch of %d", n)
+	raw := fmt.Sprintf("sent %d bytes", sent/n)
+	return []row{
+		{what: what + ", log", raw: raw, ratio: float64(after.wal-before.wal) / float64(n), unit: "bytes"},
+		{what: what + ", kept", raw: raw, ratio: total(kept), unit: "bytes"},
+	}, nil
 }
 
 // load is a way in which n starts of one record each come, and are through.
