@@ -152,7 +152,7 @@ func (d *Dispatcher) choose(
 		if len(picks) == 0 {
 			return nil, nil
 		}
-		calls, err := d.render(ctx, picks, order, rows, blocked)
+		calls, err := d.renderPicked(ctx, picks, order, rows, blocked)
 		if err != nil || len(calls) > 0 {
 			return calls, err
 		}
@@ -160,9 +160,9 @@ func (d *Dispatcher) choose(
 	return nil, nil
 }
 
-// render renders the calls of queues that were picked: of the first one a bulk call, or all small ones before the first
-// bulk one, or one that spends other budgets.
-func (d *Dispatcher) render(ctx context.Context, picks, order []*picked, rows []queueRow,
+// renderPicked renders the calls of queues that were picked: of the first one a bulk call, or all small ones before the
+// first bulk one, or one that spends other budgets.
+func (d *Dispatcher) renderPicked(ctx context.Context, picks, order []*picked, rows []queueRow,
 	blocked map[queueKey]bool) (calls []*outboundCall, err error) {
 	ids := make([]uuid.UUID, len(picks))
 	for i, q := range picks {

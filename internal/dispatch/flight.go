@@ -356,7 +356,7 @@ func (f *flight) send(call *outboundCall) {
 	f.mu.Unlock()
 	notify(f.changed)
 	if begin {
-		f.settle()
+		f.settleAnswered()
 		return
 	}
 	notify(f.more)
@@ -399,8 +399,8 @@ func notify(changed chan struct{}) {
 	}
 }
 
-// settle settles answered calls, many in one transaction where they come in fast, until there are none.
-func (f *flight) settle() {
+// settleAnswered settles calls, many in one transaction where they come in fast, until there are none.
+func (f *flight) settleAnswered() {
 	for group, waited, wake := f.gather(); len(group) > 0; group, waited, wake = f.gather() {
 		if err := f.settleGroup(group, waited, wake); err != nil {
 			level := slog.LevelError

@@ -157,7 +157,7 @@ func (p *pass) await(ctx context.Context) bool {
 		select {
 		case <-p.flight.changed:
 			barred, full := p.waits(), len(p.full) > 0
-			p.settle()
+			p.noteSettled()
 			if full {
 				p.gather(ctx)
 			}
@@ -182,7 +182,7 @@ func (p *pass) gather(ctx context.Context) {
 	for p.flight.free(p.maxInFlight) < p.maxInFlight/4 {
 		select {
 		case <-p.flight.changed:
-			p.settle()
+			p.noteSettled()
 		case <-over:
 			return
 		case <-ctx.Done():
@@ -191,8 +191,8 @@ func (p *pass) gather(ctx context.Context) {
 	}
 }
 
-// settle takes note of settlements: what was barred may go.
-func (p *pass) settle() {
+// noteSettled takes note of settlements: what was barred may go.
+func (p *pass) noteSettled() {
 	clear(p.full)
 	settled := p.flight.settlements()
 	if settled == p.settled {

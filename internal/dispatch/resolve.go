@@ -75,7 +75,7 @@ func (d *Dispatcher) resolve(ctx context.Context, tx pgx.Tx, in Resolution) erro
 	if in.Outcome == OutcomeRequeue && r.change.Stopped(in.BatchID) {
 		return errStopped()
 	}
-	if err := r.settle(ctx, uncertain); err != nil {
+	if err := r.settleUncertain(ctx, uncertain); err != nil {
 		return err
 	}
 	if err := account.Audit(ctx, tx, "job", batch.JobID(in.BatchID, in.Position)); err != nil {
@@ -98,7 +98,7 @@ type resolving struct {
 	change *run.Change
 }
 
-func (r *resolving) settle(ctx context.Context, uncertain []run.UncertainRecord) error {
+func (r *resolving) settleUncertain(ctx context.Context, uncertain []run.UncertainRecord) error {
 	var results []run.Result
 	for i := range uncertain {
 		record := &uncertain[i]

@@ -67,7 +67,7 @@ func (d *Dispatcher) ClaimStarted(ctx context.Context, tx pgx.Tx, start *run.Sta
 		}
 	}()
 	for _, c := range claims {
-		c.render(ctx)
+		c.renderStarted(ctx)
 	}
 	var asks []pg.Query
 	began := time.Now()
@@ -180,8 +180,8 @@ func (c *startClaim) run(ctx context.Context, usage *db.UsageCountParams) error 
 	return nil
 }
 
-// render renders the calls, before any budget is locked. It waits for no memory: who has it may need a budget.
-func (c *startClaim) render(ctx context.Context) {
+// renderStarted renders the calls, before any budget is locked. It waits for no memory: who has it may need a budget.
+func (c *startClaim) renderStarted(ctx context.Context) {
 	var picks []*picked
 	for i := range c.batches {
 		b := &c.batches[i]
