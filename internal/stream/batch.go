@@ -52,9 +52,9 @@ func (h *Hub) nextBatches() func(context.Context) error {
 		h.pollingWhole = false
 		return nil
 	}
-	orgs := map[uuid.UUID]uuid.UUID{}
+	orgs, listening := map[uuid.UUID]uuid.UUID{}, make([]*BatchListener, 0, len(h.whole))
 	for l := range h.whole {
-		orgs[l.batch] = l.org
+		orgs[l.batch], listening = l.org, append(listening, l)
 	}
 	var orgIDs, ids []uuid.UUID
 	for id, org := range orgs {
@@ -63,19 +63,20 @@ func (h *Hub) nextBatches() func(context.Context) error {
 	return func(ctx context.Context) error {
 		states, err := h.source.BatchStates(ctx, orgIDs, ids)
 		if err == nil {
-			h.notify(states)
+			h.notify(listening, states)
 		}
 		return err
 	}
 }
 
-// tell gives each listener the state of its batch, unless it has it.
-func (h *Hub) notify(states map[uuid.UUID]query.BatchState) {
+// notify gives each of those who listened when states were read the state of its batch, unless it has it. Who came
+// since has seen a newer one.
+func (h *Hub) notify(listening []*BatchListener, states map[uuid.UUID]query.BatchState) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for l := range h.whole {
+	for _, l := range listening {
 		state, read := states[l.batch]
-		if !read || state == l.seen {
+		if _, there := h.whole[l]; !there || !read || state == l.seen {
 			continue
 		}
 		select {

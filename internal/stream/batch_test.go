@@ -53,7 +53,16 @@ func TestListenBatch(t *testing.T) {
 			assert.Equal(t, 2, n, "two batches")
 		}
 		assert.InDelta(t, 5, len(b.asked), 1)
-		for _, place := range []*Place{p, q, r} {
+		held := make(chan struct{})
+		b.set(func(b *book) { b.held = held })
+		set(4)
+		late := take(t, h, uuid.New())
+		latest := late.ListenBatch(moving, state(5))
+		b.set(func(b *book) { b.held = nil })
+		close(held)
+		synctest.Wait()
+		assert.Empty(t, latest.States, "it came after that was read, and has seen what is newer")
+		for _, place := range []*Place{p, q, r, late} {
 			place.GiveBack()
 		}
 		<-time.After(BatchInterval)

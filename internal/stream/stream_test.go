@@ -37,11 +37,16 @@ type book struct {
 
 func (b *book) BatchStates(_ context.Context, orgIDs, ids []uuid.UUID) (map[uuid.UUID]query.BatchState, error) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.asked = append(b.asked, len(ids)); b.fails || len(orgIDs) != len(ids) {
+	states, held, fails := maps.Clone(b.states), b.held, b.fails
+	b.asked = append(b.asked, len(ids))
+	b.mu.Unlock()
+	if fails || len(orgIDs) != len(ids) {
 		return nil, errors.New("the database is away")
 	}
-	return maps.Clone(b.states), nil
+	if held != nil {
+		<-held
+	}
+	return states, nil
 }
 
 func (b *book) Follow(_ context.Context, watched []query.Watched, do func(i int, mark int64, logs []query.Log)) error {
