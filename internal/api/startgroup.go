@@ -167,7 +167,7 @@ func (t *startGrouper) together(ctx context.Context, all []*groupedStart, metere
 		if v := recover(); v != nil {
 			t.log.ErrorContext(ctx, "panic", "panic", v, "stack", string(debug.Stack()))
 			if committing {
-				answer(parties, errGroupBroke)
+				answer(parties, unconfirmed)
 			}
 		}
 	}()
@@ -248,6 +248,9 @@ func keepAll(ctx context.Context, parties []*party) pg.Query {
 	}
 }
 
+// inTransaction is the status of a connection whose transaction has not failed.
+const inTransaction = 'T'
+
 // flow is a definition and whose it is.
 type flow struct{ org, definition uuid.UUID }
 
@@ -279,10 +282,11 @@ func (t *startGrouper) versions(ctx context.Context, tx pgx.Tx, all []*groupedSt
 	})
 	for _, d := range found {
 		plan, err := t.h.plans.Plan(ctx, tx, d.OrgID, d.ID, d.Version)
-		if err != nil {
+		if err != nil && (ctx.Err() != nil || tx.Conn().PgConn().TxStatus() != inTransaction) {
 			return nil, now, "", err
 		}
-		if !metered && spendsBudgets(plan) {
+		// What cannot be started starts alone, and keeps nobody else from it.
+		if err != nil || plan.Runnable() != nil || !metered && spendsBudgets(plan) {
 			continue
 		}
 		out[flow{d.OrgID, d.ID}] = d.Version
@@ -365,8 +369,6 @@ func partiesOf(all []*groupedStart, versions map[flow]int32) (out []*party) {
 	}
 	return out
 }
-
-var errGroupBroke = errors.New("api: a group of starts broke off after it was sent")
 
 // answer tells those of whom the transaction has started a batch; err tells that nobody knows whether it has.
 func answer(parties []*party, err error) {
