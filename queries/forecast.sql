@@ -23,13 +23,15 @@ WHERE t.org_id = @org_id AND (d.platform_id = ANY(@metered::text[]) OR d.credent
 
 -- name: DomainDispatched :one
 -- Whether anything was ever sent to an account but questions of the service's own.
--- A call is in one of two indexes of its account, or in both; calls that are gone were counted in windows of an hour and
--- more, of which there are few, or in the longest of their budget. The provider may count longer ones than we debit.
+-- A call is in one of two indexes of its account, or in both; calls that are gone were counted in windows of an hour
+-- and more, of which there are few, or in the longest of their budget: of those that have a cap, since the provider may
+-- count longer ones than we debit.
 SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain AND c.credential_id IS NOT NULL AND c.state = 'intent')
     OR EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain AND c.credential_id IS NOT NULL
         AND (c.counts_in <> '{}' OR c.state <> 'intent'))
     OR EXISTS (SELECT FROM flow.budget b CROSS JOIN LATERAL (
         SELECT w.window_seconds FROM flow.ledger w WHERE w.domain = b.domain AND w.bucket = b.bucket
+            AND w.cap IS NOT NULL
         ORDER BY w.window_seconds DESC LIMIT 1
     ) longest CROSS JOIN LATERAL (
         SELECT FROM flow.ledger w WHERE w.domain = b.domain AND w.bucket = b.bucket

@@ -57,7 +57,7 @@ SELECT EXISTS (SELECT FROM flow.lane_batch l WHERE l.domain = @domain AND l.open
 -- earlier steps there: they are in calls, wait, are worked on, or stand at another account. from_at is when the first
 -- of them may come, if that is known: for those of a batch that is scheduled, and of slices that all wait for a time.
 -- beside are those that stand at the step of the queue itself, in a call of it or before it. Queues in which something
--- waits (listed) are asked about only for the versions in which more may come to these. So many of each kind are read
+-- waits (listed) are asked about only for the tasks to which more may come there. So many of each kind are read
 -- at most; unlisted is how many others there are. Of the records that are detached nothing is read where a batch has
 -- very many: then all that are not over may come.
 WITH queues AS MATERIALIZED (
@@ -72,7 +72,8 @@ WITH queues AS MATERIALIZED (
         v.paused, v.allowance, v.listed FROM (
         SELECT l.* FROM flow.lane_batch l
         WHERE l.domain = @domain AND l.open AND l.listed AND l.batch_id <> @except_batch
-            AND (l.definition_id, l.version) IN (SELECT unnest(@definition_ids::uuid[]), unnest(@versions::int[]))
+            AND (l.definition_id, l.version, l.step_no, l.task_no) IN (SELECT unnest(@definition_ids::uuid[]),
+                unnest(@versions::int[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]))
         LIMIT @most_queues
     ) v
 ), arrivals AS MATERIALIZED (

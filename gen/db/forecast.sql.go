@@ -207,6 +207,7 @@ SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = $1 AND c.credential_id 
         AND (c.counts_in <> '{}' OR c.state <> 'intent'))
     OR EXISTS (SELECT FROM flow.budget b CROSS JOIN LATERAL (
         SELECT w.window_seconds FROM flow.ledger w WHERE w.domain = b.domain AND w.bucket = b.bucket
+            AND w.cap IS NOT NULL
         ORDER BY w.window_seconds DESC LIMIT 1
     ) longest CROSS JOIN LATERAL (
         SELECT FROM flow.ledger w WHERE w.domain = b.domain AND w.bucket = b.bucket
@@ -216,8 +217,9 @@ SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = $1 AND c.credential_id 
 `
 
 // Whether anything was ever sent to an account but questions of the service's own.
-// A call is in one of two indexes of its account, or in both; calls that are gone were counted in windows of an hour and
-// more, of which there are few, or in the longest of their budget. The provider may count longer ones than we debit.
+// A call is in one of two indexes of its account, or in both; calls that are gone were counted in windows of an hour
+// and more, of which there are few, or in the longest of their budget: of those that have a cap, since the provider may
+// count longer ones than we debit.
 func (q *Queries) DomainDispatched(ctx context.Context, db DBTX, domain string) (bool, error) {
 	row := db.QueryRow(ctx, domainDispatched, domain)
 	var dispatched bool

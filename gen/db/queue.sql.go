@@ -151,7 +151,8 @@ WITH queues AS MATERIALIZED (
         v.paused, v.allowance, v.listed FROM (
         SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id, l.listed FROM flow.lane_batch l
         WHERE l.domain = $1 AND l.open AND l.listed AND l.batch_id <> $3
-            AND (l.definition_id, l.version) IN (SELECT unnest($5::uuid[]), unnest($6::int[]))
+            AND (l.definition_id, l.version, l.step_no, l.task_no) IN (SELECT unnest($5::uuid[]),
+                unnest($6::int[]), unnest($7::smallint[]), unnest($8::smallint[]))
         LIMIT $4
     ) v
 ), arrivals AS MATERIALIZED (
@@ -176,15 +177,15 @@ WITH queues AS MATERIALIZED (
         ) z
     ) s
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN count(*) = $7::int THEN o.records - s.records
+        SELECT CASE WHEN count(*) = $9::int THEN o.records - s.records
             ELSE count(*) FILTER (WHERE j.live AND (j.step_no < q.step_no OR j.step_no = q.step_no AND j.ready)) END
                 AS records,
-            CASE WHEN count(*) < $7::int THEN count(*) FILTER (WHERE j.live AND j.step_no = q.step_no
+            CASE WHEN count(*) < $9::int THEN count(*) FILTER (WHERE j.live AND j.step_no = q.step_no
                 AND NOT j.ready) ELSE 0 END AS beside
         FROM (
             SELECT i.step_no, i.ready,
                 i.status IN ('staged', 'queued', 'pending', 'started', 'needs_reconcile') AS live
-            FROM flow.job i WHERE o.records > s.records AND i.batch_id = q.batch_id LIMIT $7
+            FROM flow.job i WHERE o.records > s.records AND i.batch_id = q.batch_id LIMIT $9
         ) j
     ) d
     CROSS JOIN LATERAL (
@@ -199,7 +200,7 @@ WITH queues AS MATERIALIZED (
         unnest(ARRAY[d.beside, 0, 0]) AS beside, unnest(ARRAY[NULL, CASE WHEN s.waiting > 0 THEN (
             SELECT CASE WHEN NOT bool_or(w.early) THEN date_trunc('hour', min(w.ends_at)) END FROM (
                 SELECT v.ends_at, v.event_kind IS NOT NULL OR v.child IS NOT NULL AS early
-                FROM flow.wait v WHERE v.batch_id = q.batch_id ORDER BY v.ends_at, v.no LIMIT $7
+                FROM flow.wait v WHERE v.batch_id = q.batch_id ORDER BY v.ends_at, v.no LIMIT $9
             ) w
         ) END, CASE WHEN s.staged > 0 THEN (
             SELECT date_trunc('hour', b.scheduled_at) FROM flow.batch b WHERE b.id = q.batch_id
@@ -233,6 +234,8 @@ type QueueArrivalsParams struct {
 	MostQueues    int32
 	DefinitionIds []uuid.UUID
 	Versions      []int32
+	StepNos       []int16
+	TaskNos       []int16
 	MostJobs      int32
 }
 
@@ -259,7 +262,7 @@ type QueueArrivalsRow struct {
 // earlier steps there: they are in calls, wait, are worked on, or stand at another account. from_at is when the first
 // of them may come, if that is known: for those of a batch that is scheduled, and of slices that all wait for a time.
 // beside are those that stand at the step of the queue itself, in a call of it or before it. Queues in which something
-// waits (listed) are asked about only for the versions in which more may come to these. So many of each kind are read
+// waits (listed) are asked about only for the tasks to which more may come there. So many of each kind are read
 // at most; unlisted is how many others there are. Of the records that are detached nothing is read where a batch has
 // very many: then all that are not over may come.
 func (q *Queries) QueueArrivals(ctx context.Context, db DBTX, arg QueueArrivalsParams) ([]QueueArrivalsRow, error) {
@@ -270,6 +273,8 @@ func (q *Queries) QueueArrivals(ctx context.Context, db DBTX, arg QueueArrivalsP
 		arg.MostQueues,
 		arg.DefinitionIds,
 		arg.Versions,
+		arg.StepNos,
+		arg.TaskNos,
 		arg.MostJobs,
 	)
 	if err != nil {

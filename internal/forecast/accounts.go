@@ -56,20 +56,26 @@ func (a *accounts) capsOf(ctx context.Context, k budgetKey, rates *catalog.RateB
 
 // held says until when people hold the calls of an estimate.
 func (a *accounts) held(ctx context.Context, e *Estimate) (db.LanesPausedUntilRow, error) {
-	in := db.LanesPausedUntilParams{OrgID: a.orgID, Domain: e.TenancyID}
+	var lanes []string
 	for _, l := range e.lanes {
-		in.Lanes = append(in.Lanes, string(l))
+		lanes = append(lanes, string(l))
 	}
-	if len(in.Lanes) == 0 {
-		in.Lanes = []string{string(e.usual)}
+	if len(lanes) == 0 {
+		lanes = []string{string(e.usual)}
 	}
-	k := [2]string{e.TenancyID, strings.Join(in.Lanes, " ")}
+	return a.heldIn(ctx, e.TenancyID, lanes...)
+}
+
+// heldIn says until when people hold calls to an account in lanes.
+func (a *accounts) heldIn(ctx context.Context, domain string, lanes ...string) (db.LanesPausedUntilRow, error) {
+	k := [2]string{domain, strings.Join(lanes, " ")}
 	if row, known := a.pauses[k]; known {
 		return row, nil
 	}
-	row, err := a.s.q.LanesPausedUntil(ctx, a.conn, in)
+	row, err := a.s.q.LanesPausedUntil(ctx, a.conn, db.LanesPausedUntilParams{OrgID: a.orgID, Domain: domain,
+		Lanes: lanes})
 	if err != nil {
-		return row, fmt.Errorf("read holds of %s: %w", e.TenancyID, err)
+		return row, fmt.Errorf("read holds of %s: %w", domain, err)
 	}
 	a.pauses[k] = row
 	return row, nil

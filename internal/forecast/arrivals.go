@@ -22,7 +22,7 @@ func (c *counting) readArrivals(ctx context.Context, waits []db.QueueWaitsRow,
 	except uuid.UUID) ([]arrivals, error) {
 	in := db.QueueArrivalsParams{Domain: c.domain.TenancyID, Now: c.spend.now, ExceptBatch: except,
 		MostQueues: mostArriving, MostJobs: mostDetached}
-	versions, listed := map[versionKey]bool{}, int64(0)
+	tasks, listed := map[taskKey]bool{}, int64(0)
 	for i := range waits {
 		r := &waits[i]
 		key := taskKey{r.OrgID, r.DefinitionID, r.Version, r.StepNo, r.TaskNo}
@@ -30,9 +30,10 @@ func (c *counting) readArrivals(ctx context.Context, waits []db.QueueWaitsRow,
 			continue
 		}
 		listed += r.Queues
-		if !versions[key.of()] {
-			versions[key.of()] = true
+		if !tasks[key] {
+			tasks[key] = true
 			in.DefinitionIds, in.Versions = append(in.DefinitionIds, r.DefinitionID), append(in.Versions, r.Version)
+			in.StepNos, in.TaskNos = append(in.StepNos, r.StepNo), append(in.TaskNos, r.TaskNo)
 		}
 	}
 	if len(in.DefinitionIds) == 0 { // mostly nothing comes, and to plan the question takes longer than to answer it
@@ -57,10 +58,16 @@ func (c *counting) readArrivals(ctx context.Context, waits []db.QueueWaitsRow,
 		}
 		out[i] = arrivals{r, queues > mostArriving}
 		if out[i].sampled {
-			out[i].Records = (r.Records*queues + mostArriving - 1) / mostArriving
+			out[i].Records, out[i].Beside = likeSampled(r.Records, queues), likeSampled(r.Beside, queues)
 		}
 	}
 	return out, nil
+}
+
+// likeSampled is how many records all queues have, more of which than mostArriving are there, of which so many have
+// these.
+func likeSampled(records, queues int64) int64 {
+	return (records*queues + mostArriving - 1) / mostArriving
 }
 
 // arrivals are a group of records that will come to a queue; sampled: they are as many as some queues let expect.

@@ -9,6 +9,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
+	"flowlane/internal/moment"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/run"
 )
@@ -36,7 +37,9 @@ func (s *Service) OfBatches(ctx context.Context, conn db.DBTX, orgID uuid.UUID,
 		if out[i], err = a.ofBatch(ctx, b); err != nil {
 			return nil, err
 		}
-		a.start(b)
+		if err = a.start(ctx, b); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }
@@ -94,8 +97,8 @@ func (a *accounts) ofBatch(ctx context.Context, b *run.StartedBatch) (*Estimate,
 	return out, nil
 }
 
-// start counts a batch among what waits, as far as that is read.
-func (a *accounts) start(b *run.StartedBatch) {
+// start counts a batch among what waits, as far as that is read. What people hold without an end goes before nothing.
+func (a *accounts) start(ctx context.Context, b *run.StartedBatch) error {
 	first := &b.Plan.Steps[0]
 	for i := range b.Routes {
 		r := &b.Routes[i]
@@ -103,9 +106,16 @@ func (a *accounts) start(b *run.StartedBatch) {
 		if c == nil {
 			continue
 		}
+		held, err := a.heldIn(ctx, r.Route.Domain, string(r.Route.Lane))
+		if err != nil {
+			return err
+		}
+		work := waitingWork{Work: Work{From: moment.Later(b.NotBefore, held.Until)}}
 		t := factsAt(b.Plan, r.StepNo, r.Task).sized(b.RecordBytes)
 		for _, name := range append([]string{r.Route.Bucket}, t.also...) {
-			c.comes(name, &t, b.RecordCount, waitingWork{Work: Work{From: b.NotBefore}}, a.orgID)
+			if held.Until.Year() < endlessYear {
+				c.comes(name, &t, b.RecordCount, work, a.orgID)
+			}
 			w := c.buckets[name]
 			if w == nil {
 				continue
@@ -116,6 +126,7 @@ func (a *accounts) start(b *run.StartedBatch) {
 			}
 		}
 	}
+	return nil
 }
 
 // batchSpend is what a batch spends of each budget, in the order of its tasks.
