@@ -88,6 +88,19 @@ func (m *Meter) Take(ctx context.Context, conn db.DBTX, orgID uuid.UUID, want in
 	return m.granted(ctx, conn, o, taken), nil
 }
 
+// GiveBack gives back what the transaction of ctx has taken and will not write, while it goes on: others would be
+// refused for it.
+func (m *Meter) GiveBack(ctx context.Context, conn db.DBTX, orgID uuid.UUID, n int64) {
+	if m == nil || n == 0 {
+		return
+	}
+	o := m.of(orgID)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o.room.taken -= n
+	m.granted(ctx, conn, o, -n)
+}
+
 // TakeAhead takes one outside of any transaction, for what will be taken in one later; so the next count comes a little
 // sooner.
 func (m *Meter) TakeAhead(ctx context.Context, pool pg.Pool, orgID uuid.UUID) (Grant, error) {

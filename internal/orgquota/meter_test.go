@@ -84,6 +84,41 @@ func TestMeter_UnderWay(t *testing.T) {
 	assert.Zero(t, b.take(t.Context(), b.pool, 1))
 }
 
+// TestMeter_GiveBack: what a transaction gives back is others' at once, and what it keeps is counted once, whether it is
+// committed or not, and however often was counted meanwhile.
+func TestMeter_GiveBack(t *testing.T) {
+	t.Parallel()
+	for _, recounted := range []bool{false, true} {
+		for _, commits := range []bool{false, true} {
+			b := setup(t, 5)
+			undone := errors.New("undone")
+			err := pg.InTx(t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
+				assert.EqualValues(t, 5, b.take(ctx, tx, 10))
+				assert.Zero(t, b.take(t.Context(), b.pool, 1))
+				if recounted {
+					b.now = b.now.Add(time.Minute)
+					assert.Zero(t, b.take(t.Context(), b.pool, 1))
+				}
+				b.meter.GiveBack(ctx, tx, b.org, 3)
+				b.write(ctx, tx, 2)
+				assert.EqualValues(t, 3, b.take(t.Context(), b.pool, 10))
+				if !commits {
+					return undone
+				}
+				return nil
+			})
+			b.now = b.now.Add(time.Minute)
+			if commits {
+				require.NoError(t, err)
+				assert.EqualValues(t, 3, b.take(t.Context(), b.pool, 10))
+			} else {
+				require.ErrorIs(t, err, undone)
+				assert.EqualValues(t, 5, b.take(t.Context(), b.pool, 10))
+			}
+		}
+	}
+}
+
 // TestMeter_Again: what a transaction has written counts once when it takes more.
 func TestMeter_Again(t *testing.T) {
 	t.Parallel()

@@ -37,6 +37,13 @@ func (p openBatches) use(orgID uuid.UUID, n int) error {
 	return nil
 }
 
+// giveBackPlaces gives back what is left of them.
+func (s *Service) giveBackPlaces(ctx context.Context, tx pgx.Tx, left openBatches) {
+	for org, g := range left {
+		s.limits.Open.GiveBack(ctx, tx, org, g.Taken)
+	}
+}
+
 // Room refuses an organization that has as many open batches as it may have, before it has anything kept that is to
 // start one. Fault: RateLimited.
 func (s *Service) Room(ctx context.Context, pool pg.Pool, orgID uuid.UUID) error {

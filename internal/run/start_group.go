@@ -166,6 +166,7 @@ func (s *Service) prepareGroups(ctx context.Context, tx pgx.Tx, now time.Time,
 		}
 		out = append(out, ready)
 	}
+	s.giveBackPlaces(ctx, tx, places) // of those that were refused
 	return now, out, nil
 }
 
