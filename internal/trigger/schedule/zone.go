@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"flowlane/internal/fault"
+	"flowlane/internal/moment"
 	"flowlane/internal/pacing"
 )
 
@@ -65,9 +66,7 @@ func (c *Cron) Upcoming(after time.Time, most int) []Slot {
 // where its time is left out, and the first time where it comes twice.
 func (c *Cron) local(after time.Time) time.Time {
 	if c.spec.Hour&everyHour == everyHour {
-		spec := *c.spec
-		spec.Location = c.zone
-		return utc(spec.Next(after.In(c.zone)))
+		return c.passing(after)
 	}
 	// The clock on the wall, as if it were in UTC; it may have been put back since, so a day earlier.
 	wall := onWall(after.In(c.zone)).AddDate(0, 0, -1)
@@ -81,11 +80,32 @@ func (c *Cron) local(after time.Time) time.Time {
 	}
 }
 
-func utc(at time.Time) time.Time {
-	if at.IsZero() {
-		return at
+// searchYears is how far a search goes, as the library's own does.
+const searchYears = 5
+
+// passing is Next for every hour: the first time after another at which a clock on the wall shows what the expression
+// asks for. The search is in UTC from one change of the clocks to the next, as between them the wall is as far from UTC
+// throughout. The library is not asked to search the zone: it goes from midnight to midnight, and loses a day that
+// begins later.
+func (c *Cron) passing(after time.Time) time.Time {
+	at := after.In(c.zone)
+	wall, last := onWall(at), at.Year()+searchYears
+	for at.Year() <= last {
+		_, ahead := at.Zone()
+		_, change := moment.Stretch(at)
+		// None on the wall does not end it: clocks put back at the change show again what is behind.
+		if slot := c.spec.Next(wall); !slot.IsZero() {
+			slot = slot.Add(-time.Duration(ahead) * time.Second)
+			if change.IsZero() || slot.Before(change) {
+				return slot
+			}
+		}
+		if change.IsZero() {
+			break
+		}
+		at, wall = change, onWall(change).Add(-time.Second) // the change itself may be a slot
 	}
-	return at.UTC()
+	return time.Time{}
 }
 
 // onWall is what a clock on the wall shows, as a time in UTC.
