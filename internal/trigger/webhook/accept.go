@@ -52,8 +52,10 @@ func newArrival(m Message, secretVersion int64, at time.Time) *arrival {
 // drift is how far a clock that was not asked may be off, the wait for the lock included.
 const drift = 2 * time.Second
 
-// accept writes a message down, together with those that arrive meanwhile: concurrent messages share one commit. The
-// error is errChanged where the secrets are no longer those that it was verified with. Faults: NotFound; RateLimited.
+// accept writes a message down, together with those that arrive meanwhile: concurrent messages share one commit. It
+// does not return while the message waits for that, also where its sender has gone: what the request holds, as room for
+// the body and a connection, is what bounds how many wait, and who hangs up must not add to them without end. The error
+// is errChanged where the secrets are no longer those that it was verified with. Faults: NotFound; RateLimited.
 func (s *Service) accept(ctx context.Context, orgID, id uuid.UUID, a *arrival) (uuid.UUID, error) {
 	if err := s.room(ctx, orgID, id, a.message.ID); err != nil {
 		return uuid.Nil, err
@@ -66,12 +68,8 @@ func (s *Service) accept(ctx context.Context, orgID, id uuid.UUID, a *arrival) (
 			all = all[n:]
 		}
 	})
-	select {
-	case <-a.done:
-		return a.delivery, a.err
-	case <-ctx.Done():
-		return uuid.Nil, fmt.Errorf("accept a message: %w", ctx.Err())
-	}
+	<-a.done
+	return a.delivery, a.err
 }
 
 // room refuses a message where the organization may not start its batch now, so that its sender sends it again; copies

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// startedMost and startedBytes bound the messages whose batches are started in the commit that acknowledges them: a
-	// few senders hardly wait longer for it, and their flows begin one commit sooner; many would.
+	// startedMost and startedBytes bound the messages whose batches are started in the commit that acknowledges them,
+	// by what was sent and by the records that they become: a few senders hardly wait longer for it, and their flows
+	// begin one commit sooner; many would.
 	startedMost  = 12
 	startedBytes = 256 << 10
 	// burstFor is for how long after more than that came together the messages of a webhook are only written down:

@@ -21,7 +21,8 @@ import (
 const Due = "webhook"
 
 const (
-	// startRows and startBytes bound the deliveries that are started in one transaction.
+	// startRows and startBytes bound the deliveries that are started in one transaction: their bodies together, and
+	// their records but for the last one.
 	startRows  = 64
 	startBytes = 2 << 20
 	// turn is how long one webhook's deliveries go on before others get theirs.
@@ -53,7 +54,7 @@ func (s *Service) Dispatch(ctx context.Context, l *due.Lease) (time.Time, error)
 		return time.Time{}, err
 	}
 	for began := time.Now(); time.Since(began) < turn; {
-		more, err := s.dispatchSome(ctx, id)
+		more, err := s.dispatchSome(ctx, id, began)
 		if orgquota.IsExceeded(err) {
 			return s.Runs.In(ctx, fullPause)
 		}
@@ -79,9 +80,9 @@ func (s *Service) next(ctx context.Context, id uuid.UUID) (time.Time, error) {
 	return *at, nil
 }
 
-// dispatchSome starts some deliveries; more is false where no other was due. What comes meanwhile wakes the webhook
-// again.
-func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, err error) {
+// dispatchSome starts some deliveries in the turn that began then; more is false where no other was due. What comes
+// meanwhile wakes the webhook again.
+func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID, began time.Time) (more bool, err error) {
 	var rows []db.FlowWebhookDelivery
 	var row db.FlowWebhook
 	err = pg.GenericPlan(ctx, s.Pool, func(tx pg.DB) (err error) {
@@ -106,10 +107,26 @@ func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, er
 	if err != nil {
 		return false, fmt.Errorf("the template of webhook %s: %w", id, err)
 	}
-	var ready []waiting
+	all, err := s.startSome(ctx, w, template, rows, began)
+	if err != nil {
+		return false, err
+	}
 	size := 0
 	for i := range rows {
 		size += int(rows[i].SizeBytes)
+	}
+	return !all || len(rows) == startRows || size >= startBytes, nil
+}
+
+// startSome starts deliveries, or notes why they cannot be. A body may become many times what it was as it was sent,
+// which is what rows were chosen by: as soon as the records of some are more than startBytes these are started, so that
+// the others' are not in memory beside them. all is false where the turn, which began then, ended before: the rest is
+// still due.
+func (s *Service) startSome(ctx context.Context, w *Webhook, template *run.InputTemplate,
+	rows []db.FlowWebhookDelivery, began time.Time) (all bool, err error) {
+	var ready []waiting
+	size := 0
+	for i := range rows {
 		if next := rows[i].NextAt; next != nil && s.Losses.Last().MayHaveGone(*next) {
 			if err := s.failed(ctx, w, rows[i].ID, reasonLost, nil); err != nil {
 				return false, err
@@ -124,8 +141,18 @@ func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, er
 			continue
 		}
 		ready = append(ready, waiting{rows[i].ID, record})
+		if size += len(record); size <= startBytes || i == len(rows)-1 {
+			continue
+		}
+		if err := s.startAll(ctx, w, ready); err != nil {
+			return false, err
+		}
+		if time.Since(began) >= turn {
+			return false, nil
+		}
+		ready, size = nil, 0
 	}
-	return len(rows) == startRows || size >= startBytes, s.startAll(ctx, w, ready)
+	return true, s.startAll(ctx, w, ready)
 }
 
 // recordOf makes the record of a delivery; template is nil where the payload is passed whole. The error is for people.

@@ -27,7 +27,8 @@ var errLeft = errors.New("webhook: not started")
 func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams,
 	traces map[string][]byte) ([]db.WebhookAcceptRow, error) {
 	size := 0
-	for _, n := range in.Sizes { // as they were sent: a body that is stored in little may be made large to hurt
+	// As they were sent: a body that is stored in little may be made large to hurt. What they become, startsOf counts.
+	for _, n := range in.Sizes {
 		size += int(n)
 	}
 	if s.bursts.few(in.ID, len(in.Ids), size, time.Now()) && s.groups.Waiting() < waitingMost {
@@ -172,7 +173,9 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 	return nil
 }
 
-// startsOf are the starts of deliveries of a webhook, with the traces of their messages.
+// startsOf are the starts of deliveries of a webhook, with the traces of their messages. Records of more than
+// startedBytes are left to Dispatch, which does not have all of them in memory at once: gzip, escapes and templates
+// make them of little, for each webhook of a group.
 func startsOf(hook *db.WebhookStartRow, fresh []db.FlowWebhookDelivery,
 	traces map[string][]byte) (*run.StartGroup, error) {
 	template, err := compileTemplate(hook.FlowWebhook.InputTemplate)
@@ -180,11 +183,15 @@ func startsOf(hook *db.WebhookStartRow, fresh []db.FlowWebhookDelivery,
 		return nil, err
 	}
 	group := groupOf(&hook.FlowWebhook, hook.Version)
+	size := 0
 	for i := range fresh {
 		d := &fresh[i]
 		record, err := recordOf(template, d)
 		if err != nil {
 			return nil, err
+		}
+		if size += len(record); size > startedBytes {
+			return nil, errLeft
 		}
 		if err := addTo(group, record, d.ID, d.ID); err != nil {
 			return nil, err
