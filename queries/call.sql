@@ -91,6 +91,12 @@ WHERE id = @id AND state IN ('unknown', 'awaiting');
 SELECT reference::text FROM flow.call WHERE domain = @domain AND bucket = @bucket AND reference = ANY(@refs::text[])
     AND NOT id = ANY(@ids::uuid[]);
 
+-- name: CallSame :one
+-- Whether another call of a budget has sent the same, and is under way, or of unknown outcome and older.
+SELECT EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain AND c.bucket = @bucket
+    AND (c.state = 'intent' OR c.state = 'unknown' AND c.id < @id) AND c.id <> @id AND c.action_id = @action_id
+    AND c.digest = @digest AND c.params = @params);
+
 -- name: CallsUnderWay :many
 -- The calls of a budget that their sender has not settled. Whether it may still be sending, their caller finds out.
 SELECT id, claimed_at, send_before FROM flow.call WHERE domain = @domain AND bucket = @bucket AND state = 'intent'

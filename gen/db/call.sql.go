@@ -327,6 +327,36 @@ func (q *Queries) CallReferences(ctx context.Context, db DBTX, arg CallReference
 	return items, nil
 }
 
+const callSame = `-- name: CallSame :one
+SELECT EXISTS (SELECT FROM flow.call c WHERE c.domain = $1 AND c.bucket = $2
+    AND (c.state = 'intent' OR c.state = 'unknown' AND c.id < $3) AND c.id <> $3 AND c.action_id = $4
+    AND c.digest = $5 AND c.params = $6)
+`
+
+type CallSameParams struct {
+	Domain   string
+	Bucket   string
+	ID       uuid.UUID
+	ActionID string
+	Digest   string
+	Params   string
+}
+
+// Whether another call of a budget has sent the same, and is under way, or of unknown outcome and older.
+func (q *Queries) CallSame(ctx context.Context, db DBTX, arg CallSameParams) (bool, error) {
+	row := db.QueryRow(ctx, callSame,
+		arg.Domain,
+		arg.Bucket,
+		arg.ID,
+		arg.ActionID,
+		arg.Digest,
+		arg.Params,
+	)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const callsAlign = `-- name: CallsAlign :exec
 UPDATE flow.call c SET counts_in = d.counts_in::jsonb
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS counts_in) d WHERE c.id = d.id

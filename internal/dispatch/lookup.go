@@ -75,7 +75,10 @@ func (l *lookup) check(ctx context.Context) (err error) {
 		return l.postpone(ctx)
 	}
 	v.id = l.row.ID
-	return l.d.apply(ctx, l.key, []outcome{*v}, true)
+	if err = l.d.apply(ctx, l.key, []outcome{*v}, true); errors.Is(err, errFoundTaken) {
+		return l.postpone(ctx)
+	}
+	return err
 }
 
 // postpone dates the next question.
@@ -131,6 +134,9 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 	case proves != provider.Pending && !whole: // what was not read can hold it, or another that looks like it
 		return unresolved("too_many_pages"), nil
 	case proves == provider.Success:
+		if other, err := l.mayBeAnothers(ctx); other || err != nil {
+			return nil, err
+		}
 		return l.result(ctx, &found[0])
 	case proves == provider.NotArrived && l.action.Bulk && l.forgotten():
 		return unresolved("other_company"), nil
@@ -141,6 +147,17 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 		l.nextAt = settled.Add(100 * time.Millisecond)
 	}
 	return nil, nil
+}
+
+// mayBeAnothers reports whether what was found may come from a call that was sent the same: one that is under way, or
+// one before this whose outcome nobody knows either, which is told first.
+func (l *lookup) mayBeAnothers(ctx context.Context) (bool, error) {
+	same, err := l.d.q.CallSame(ctx, l.d.Pool, db.CallSameParams{Domain: l.key.domain, Bucket: l.key.bucket,
+		ID: l.row.ID, ActionID: l.row.ActionID, Digest: l.row.Digest, Params: l.row.Params})
+	if err != nil {
+		return false, fmt.Errorf("read calls that were sent the same: %w", err)
+	}
+	return same, nil
 }
 
 // forgotten reports whether a restore may have lost what became of the call, and what was sent on that.

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
@@ -60,6 +63,27 @@ func TestReconcile_ResultWithoutHorizon(t *testing.T) {
 	})
 	pgtest.MoveClock(t, b.pool, 25*time.Hour)
 	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 50 })
+}
+
+// TestReconcile_Same: what a lookup finds is no proof of a call while another one that was sent the same may have
+// arrived; it is that one's, and the other is sent again.
+func TestReconcile_Same(t *testing.T) {
+	t.Parallel()
+	b := setupWith(t, hasty, func(c *catalog.Catalog) {
+		action, _ := c.Action("dialer__api__upload")
+		action.Call.ExclusiveOver, action.Call.Compiled.ExclusiveOver = "", nil // so that both are under way at once
+	})
+	def := b.define(uploadFlow)
+	b.sim.AddFault(dialersim.Fault{Kind: "slow_body", Operation: "upload", MS: 600})
+	slow := b.start(def, 1, plainRow)
+	arrived := func() int { return b.sim.ArrivalsOf("", "demo", dialersim.KindUpload)["k0"] }
+	require.Eventually(t, func() bool { return arrived() == 1 }, time.Minute, time.Millisecond)
+	b.sim.AddFault(dialersim.Fault{Kind: "cut_before", Operation: "upload"})
+	for _, id := range []uuid.UUID{b.start(def, 1, plainRow), slow} {
+		status, counts := b.await(id)
+		require.Equal(t, batch.BatchCompleted, status, counts)
+	}
+	require.Equal(t, 2, arrived())
 }
 
 // A lookup whose answer comes in pages: a call that is on a later one has arrived.

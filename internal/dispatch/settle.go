@@ -178,6 +178,8 @@ type settlement struct {
 	known bool
 	// wakes are the budgets that it makes due.
 	wakes []budgetKey
+	// looked tells of each move whether a question has found out what it says.
+	looked []bool
 	// moves and released are what happens to the calls and their windows, the others what happens to their records.
 	moves db.CallMoveParams
 	// forgotten are the calls that go instead.
