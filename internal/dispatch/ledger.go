@@ -304,6 +304,22 @@ func (r *releases) add(c quota.CountsIn, credentialID uuid.UUID, cost func(bucke
 	}
 }
 
+// buckets are those in which there is room now that there was not.
+func (r *releases) buckets() (out []string) {
+	out = slices.Collect(maps.Keys(r.calls))
+	for bucket, cells := range r.rolled {
+		less := 0
+		for _, n := range cells { // what moves to another cell makes no room
+			less += n
+		}
+		if _, listed := r.calls[bucket]; less < 0 && !listed {
+			out = append(out, bucket)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 func (r *releases) write(ctx context.Context, tx pgx.Tx) error {
 	for _, bucket := range slices.Sorted(maps.Keys(r.calls)) {
 		p := db.LedgerReleaseParams{Domain: r.key.domain, Bucket: bucket}

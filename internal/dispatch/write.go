@@ -189,11 +189,14 @@ func (s *settlement) moveCalls(ctx context.Context, tx pgx.Tx) (err error) {
 	return nil
 }
 
-// giveBack gives windows back, and has queues of other budgets looked at for which that makes room.
+// giveBack gives windows back, and has queues looked at for which that makes room: those of this budget, too, which
+// another process may have put off until a window ends.
 func (s *settlement) giveBack(ctx context.Context, tx pgx.Tx, change *run.Change) error {
-	for bucket := range s.released.calls {
-		others := slices.DeleteFunc(s.meter.svc.Lines(bucket), func(line string) bool { return line == s.key.bucket })
-		waits, err := s.d.waiting(ctx, tx, s.key.domain, others)
+	for _, bucket := range s.released.buckets() {
+		lines := slices.DeleteFunc(s.meter.svc.Lines(bucket), func(line string) bool {
+			return slices.Contains(s.wakes, budgetKey{s.key.domain, line})
+		})
+		waits, err := s.d.waiting(ctx, tx, s.key.domain, lines)
 		if err != nil {
 			return err
 		}
