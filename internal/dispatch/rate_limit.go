@@ -40,7 +40,7 @@ func (s *settlement) rateLimited(call *openCall, v *outcome, asked time.Time) (u
 // rateBackoff says until when a budget without windows is closed whose receiver names no time. Calls that were claimed
 // before the last refusal was counted tell nothing new: they wait with the others.
 func (s *settlement) rateBackoff(call *openCall) time.Time {
-	if !call.ClaimedAt.After(pg.Value(s.budget.RefusedAt)) {
+	if !call.ClaimedAt.After(s.refusedAt()) {
 		return s.now
 	}
 	if s.closedUntil.IsZero() {
@@ -50,12 +50,22 @@ func (s *settlement) rateBackoff(call *openCall) time.Time {
 	return s.closedUntil
 }
 
+// refusedAt is when the last refusal of the budget was counted; zero for none, and for one ahead, which was counted
+// before the clock was set back: calls that are claimed now would else come before it.
+func (s *settlement) refusedAt() time.Time {
+	at := pg.Value(s.budget.RefusedAt)
+	if at.After(s.now) {
+		return time.Time{}
+	}
+	return at
+}
+
 // forgetRefusals begins anew to count refusals once the receiver has taken a call that went out after the last one.
 func (s *settlement) forgetRefusals(outcomes []outcome) {
 	for i := range outcomes {
 		call, ok := s.calls[outcomes[i].id]
 		if ok && call.from != "" && outcomes[i].reading.Kind == provider.Success &&
-			call.ClaimedAt.After(pg.Value(s.budget.RefusedAt)) {
+			call.ClaimedAt.After(s.refusedAt()) {
 			s.refusals = 0
 		}
 	}

@@ -87,8 +87,8 @@ func NextReading(young, scarce, open bool, every, mature time.Duration) time.Dur
 }
 
 // ReadingHolds reports whether a reading is still good for calls of a budget that is nearly spent: those that go
-// together share it.
-func ReadingHolds(readAt, now time.Time) bool { return now.Sub(readAt) < ReadingHoldsFor }
+// together share it. One that lies ahead was made before the clock was set back.
+func ReadingHolds(readAt, now time.Time) bool { return now.Sub(readAt).Abs() < ReadingHoldsFor }
 
 // ReadingHoldsFor is how long one reading is good for calls of a budget that is nearly spent.
 const ReadingHoldsFor = time.Second

@@ -69,3 +69,15 @@ func TestCounted(t *testing.T) {
 	require.True(t, Outdated(at.Add(1), at))
 	require.False(t, Outdated(time.Time{}, at))
 }
+
+// TestReadingHolds: a reading is good for a second; one that lies further ahead was made before the clock was set back.
+func TestReadingHolds(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	for age, want := range map[time.Duration]bool{0: true, 999 * time.Millisecond: true, time.Second: false,
+		time.Hour: false, -10 * time.Millisecond: true, -time.Hour: false} {
+		if got := ReadingHolds(now.Add(-age), now); got != want {
+			t.Errorf("one of %s ago holds: %t", age, got)
+		}
+	}
+}
