@@ -170,6 +170,29 @@ func TestBuckets_Woken(t *testing.T) {
 	b.same("query", 30)
 }
 
+// TestBuckets_BackoffOfBoth: while both budgets of a call are closed, work of its queue's budget alone goes once that is
+// open again, however long the other stays closed.
+func TestBuckets_BackoffOfBoth(t *testing.T) {
+	t.Parallel()
+	b := twoBuckets(t, map[int]int64{60: 10_000, 3600: 10_000, 86400: 10_000})
+	b.await(b.start(b.define(modifies), 1, plainRow))
+	b.exec(`INSERT INTO flow.pause (id, scope, domain, bucket, cause, created_at, expires_at)
+		SELECT gen_random_uuid(), 'bucket', domain, bucket, 'rate_limited', flow.clock(), flow.clock() +
+			CASE bucket WHEN 'query' THEN interval '5 hours' ELSE interval '1 hour' END
+		FROM flow.budget WHERE bucket IN ('modify', 'query')`)
+	waits := b.start(b.define(modifies), 3, func(i int) string { return plainRow(1 + i) })
+	goes := b.start(b.define(flowOf(dialTask)), 3, plainRow)
+	b.eventually(`SELECT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch' AND NOT leased
+		AND due_at = (SELECT expires_at FROM flow.pause WHERE bucket = 'modify'))`)
+	b.pass(time.Hour)
+	status, _ := b.await(goes)
+	require.Equal(t, batch.BatchCompleted, status)
+	require.EqualValues(t, 1, b.sim.Totals().Operations["modify"].Accepted)
+	b.pass(4 * time.Hour)
+	status, _ = b.await(waits)
+	require.Equal(t, batch.BatchCompleted, status)
+}
+
 // TestBuckets_Refused: a refusal for the rate closes the budget that it names, and no other.
 func TestBuckets_Refused(t *testing.T) {
 	t.Parallel()

@@ -236,7 +236,10 @@ func (c *claim) placesOf(ctx context.Context, m *meter, scope string) (int, erro
 
 // afford keeps as many calls as the budget allows, and says when there will be more.
 func (c *claim) afford(ctx context.Context, calls []*outboundCall) (_ []*outboundCall, err error) {
-	until := moment.Later(c.lanes[0].BackoffUntil, c.lanes[0].AlsoUntil)
+	until := c.lanes[0].BackoffUntil
+	if until.IsZero() { // else others in its line may go once that is over, whatever keeps these
+		until = c.lanes[0].AlsoUntil
+	}
 	wanted, longest := 0, time.Duration(0)
 	for _, p := range calls {
 		if !p.unsent() {
@@ -285,7 +288,9 @@ func (c *claim) grant(ctx context.Context, calls []*outboundCall, wanted int,
 	if len(c.meter.also) > 0 && !grant.Delay.IsZero() {
 		own := slices.DeleteFunc(slices.Clone(spans), func(s quota.Window) bool { return s.Bucket != "" })
 		first, _ := c.allow(own, wanted, c.meter)
-		c.elsewhere = grant.Calls < first.Calls
+		if c.elsewhere = grant.Calls < first.Calls; !c.elsewhere && !first.Delay.IsZero() {
+			grant.Delay = first.Delay
+		}
 	}
 	c.escalated = escalated
 	c.spans = spans
