@@ -76,6 +76,7 @@ SELECT pg_stat_get_dead_tuples('flow.lane_batch'::regclass)::bigint AS dead;
 SELECT (k.no - 1)::int AS queue_no, p.id, k.batch_id::uuid AS batch_id, k.step_no::smallint AS step_no,
     k.task_no::smallint AS task_no, p.slice_no,
     p.part_slice AS begins, p.from_off, p.to_off, p.detached, p.attempt, p.element, p.first, p.size,
+    coalesce(p.keyed_since, '0001-01-01 00:00:00+00')::timestamptz AS keyed_since,
     coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at, greatest(p.ready_at,
         '0001-01-01 00:00:00+00')::timestamptz AS ready_at
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@step_nos::smallint[]) AS step_no,
@@ -85,10 +86,10 @@ CROSS JOIN LATERAL (
     SELECT r.id, s.no AS slice_no, (CASE WHEN s.no = r.slice_no THEN r.from_off ELSE 0 END)::int AS from_off,
         (CASE WHEN s.no = r.last_no THEN coalesce(r.to_off, s.records) ELSE s.records END)::int AS to_off,
         r.detached, r.attempt, r.element, s.first, s.records AS size, r.ready_at, r.queued_at, r.slice_no AS part_slice,
-            r.from_off AS part_from
+            r.from_off AS part_from, r.keyed_since
     FROM (
         SELECT q.id, q.slice_no, q.from_off, q.last_no, q.to_off, q.detached, q.attempt, q.element, q.ready_at,
-            q.queued_at
+            q.queued_at, q.keyed_since
             FROM flow.part q
         WHERE q.batch_id = k.batch_id AND q.step_no = k.step_no AND q.task_no = k.task_no AND q.call_id IS NULL
             AND q.ready_at <= (SELECT flow.clock())

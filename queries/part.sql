@@ -84,12 +84,13 @@ DELETE FROM flow.lane_batch WHERE batch_id = ANY(@batch_ids::uuid[]);
 
 -- name: PartInsert :exec
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, detached, attempt, element,
-    ready_at, queued_at)
+    ready_at, keyed_since, queued_at)
 SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]),
     unnest(@slice_nos::int[]),
     unnest(@slice_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@are_detached::boolean[]),
         unnest(@attempts::int[]), unnest(@elements::int[]),
-    unnest(@ready_ats::timestamptz[]), greatest(@now::timestamptz, unnest(@ready_ats::timestamptz[]));
+    unnest(@ready_ats::timestamptz[]), nullif(unnest(@keyed_sinces::timestamptz[]), '0001-01-01 00:00:00+00'),
+    greatest(@now::timestamptz, unnest(@ready_ats::timestamptz[]));
 
 -- name: PartDelete :execrows
 DELETE FROM flow.part p
@@ -202,7 +203,7 @@ WHERE p.batch_id = d.batch_id AND p.slice_no = d.begins AND p.id = d.id;
 
 -- name: PartInsertClaimed :exec
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, detached, attempt, element,
-    elements, call_id, call_seq, claim_no, left_out,
+    elements, call_id, call_seq, claim_no, left_out, keyed_since,
     queued_at)
 SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]),
     unnest(@slice_nos::int[]),
@@ -210,6 +211,7 @@ SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_n
         unnest(@attempts::int[]), unnest(@element::int[]),
     unnest(@elements::int[]), unnest(@call_ids::uuid[]),
     unnest(@seqs::int[]), nullif(unnest(@claim_nos::bigint[]), 0), nullif(unnest(@left_out::text[]), '')::int[],
+    nullif(unnest(@keyed_sinces::timestamptz[]), '0001-01-01 00:00:00+00'),
     nullif(unnest(@queued_ats::timestamptz[]), '0001-01-01 00:00:00+00');
 
 -- name: PartsOfCall :many
@@ -219,14 +221,16 @@ SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS b
     (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
     p.detached, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no,
         s.first, s.records AS size,
-    coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at
+    coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at,
+    coalesce(p.keyed_since, '0001-01-01 00:00:00+00')::timestamptz AS keyed_since
 FROM (
     SELECT o.id, o.batch_id, o.step_no, o.task_no, o.slice_no, o.from_off, o.last_no, o.to_off, o.detached, o.attempt,
         o.element, o.elements, o.left_out,
-        o.call_id, o.call_seq, o.claim_no, o.queued_at
+        o.call_id, o.call_seq, o.claim_no, o.queued_at, o.keyed_since
     FROM flow.part o WHERE o.call_id = ANY(@call_ids::uuid[])
     UNION ALL
-    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, 0, NULL, q.call_id, 0, NULL, NULL
+    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, 0, NULL, q.call_id, 0, NULL, NULL,
+        NULL
     FROM flow.call c JOIN flow.lane_batch q ON q.batch_id = c.batch_id AND q.call_id = c.id
         WHERE c.id = ANY(@call_ids::uuid[])
 ) p

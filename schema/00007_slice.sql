@@ -183,6 +183,7 @@ CREATE TABLE flow.part (
     attempt int NOT NULL DEFAULT 1,
     ready_at timestamptz NOT NULL DEFAULT '-infinity',
     queued_at timestamptz,
+    keyed_since timestamptz,
     call_id uuid,
     call_seq int,
     left_out int[],
@@ -216,6 +217,8 @@ COMMENT ON COLUMN flow.part.attempt IS 'Which attempt the next, or present, call
 COMMENT ON COLUMN flow.part.ready_at IS
     'Before which time it is not claimed again; -infinity, or long ago, where nothing delays it. What is known not to '
     'have been sent has a time that is no earlier than when that was found out.';
+COMMENT ON COLUMN flow.part.keyed_since IS
+    'When the first call with the idempotency key of its record was claimed that may have arrived; null for none.';
 COMMENT ON COLUMN flow.part.queued_at IS
     'Since when it waits, or from when on it may be claimed again; null for what waits since its batch began.';
 COMMENT ON COLUMN flow.part.call_id IS 'The call that covers it; null while it waits.';

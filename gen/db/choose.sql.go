@@ -69,6 +69,7 @@ const partChoose = `-- name: PartChoose :many
 SELECT (k.no - 1)::int AS queue_no, p.id, k.batch_id::uuid AS batch_id, k.step_no::smallint AS step_no,
     k.task_no::smallint AS task_no, p.slice_no,
     p.part_slice AS begins, p.from_off, p.to_off, p.detached, p.attempt, p.element, p.first, p.size,
+    coalesce(p.keyed_since, '0001-01-01 00:00:00+00')::timestamptz AS keyed_since,
     coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at, greatest(p.ready_at,
         '0001-01-01 00:00:00+00')::timestamptz AS ready_at
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no,
@@ -78,10 +79,10 @@ CROSS JOIN LATERAL (
     SELECT r.id, s.no AS slice_no, (CASE WHEN s.no = r.slice_no THEN r.from_off ELSE 0 END)::int AS from_off,
         (CASE WHEN s.no = r.last_no THEN coalesce(r.to_off, s.records) ELSE s.records END)::int AS to_off,
         r.detached, r.attempt, r.element, s.first, s.records AS size, r.ready_at, r.queued_at, r.slice_no AS part_slice,
-            r.from_off AS part_from
+            r.from_off AS part_from, r.keyed_since
     FROM (
         SELECT q.id, q.slice_no, q.from_off, q.last_no, q.to_off, q.detached, q.attempt, q.element, q.ready_at,
-            q.queued_at
+            q.queued_at, q.keyed_since
             FROM flow.part q
         WHERE q.batch_id = k.batch_id AND q.step_no = k.step_no AND q.task_no = k.task_no AND q.call_id IS NULL
             AND q.ready_at <= (SELECT flow.clock())
@@ -104,22 +105,23 @@ type PartChooseParams struct {
 }
 
 type PartChooseRow struct {
-	QueueNo  int32
-	ID       int64
-	BatchID  uuid.UUID
-	StepNo   int16
-	TaskNo   int16
-	SliceNo  int32
-	Begins   int32
-	FromOff  int32
-	ToOff    int32
-	Detached bool
-	Attempt  int32
-	Element  int32
-	First    int64
-	Size     int32
-	QueuedAt time.Time
-	ReadyAt  time.Time
+	QueueNo    int32
+	ID         int64
+	BatchID    uuid.UUID
+	StepNo     int16
+	TaskNo     int16
+	SliceNo    int32
+	Begins     int32
+	FromOff    int32
+	ToOff      int32
+	Detached   bool
+	Attempt    int32
+	Element    int32
+	First      int64
+	Size       int32
+	KeyedSince time.Time
+	QueuedAt   time.Time
+	ReadyAt    time.Time
 }
 
 // What is ready in queues, slice by slice, in the order in which it goes; of each so many parts at most. Each queue is
@@ -153,6 +155,7 @@ func (q *Queries) PartChoose(ctx context.Context, db DBTX, arg PartChooseParams)
 			&i.Element,
 			&i.First,
 			&i.Size,
+			&i.KeyedSince,
 			&i.QueuedAt,
 			&i.ReadyAt,
 		); err != nil {

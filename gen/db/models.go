@@ -1531,6 +1531,8 @@ type FlowPart struct {
 	ReadyAt time.Time
 	// Since when it waits, or from when on it may be claimed again; null for what waits since its batch began.
 	QueuedAt *time.Time
+	// When the first call with the idempotency key of its record was claimed that may have arrived; null for none.
+	KeyedSince *time.Time
 	// The call that covers it; null while it waits.
 	CallID *uuid.UUID
 	// Its place among the parts of the call; null while it waits.

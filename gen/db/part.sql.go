@@ -450,12 +450,13 @@ func (q *Queries) PartDeleteOfCalls(ctx context.Context, db DBTX, arg PartDelete
 
 const partInsert = `-- name: PartInsert :exec
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, detached, attempt, element,
-    ready_at, queued_at)
+    ready_at, keyed_since, queued_at)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]),
     unnest($4::int[]),
     unnest($4::int[]), unnest($5::int[]), unnest($6::int[]), unnest($7::boolean[]),
         unnest($8::int[]), unnest($9::int[]),
-    unnest($10::timestamptz[]), greatest($11::timestamptz, unnest($10::timestamptz[]))
+    unnest($10::timestamptz[]), nullif(unnest($11::timestamptz[]), '0001-01-01 00:00:00+00'),
+    greatest($12::timestamptz, unnest($10::timestamptz[]))
 `
 
 type PartInsertParams struct {
@@ -469,6 +470,7 @@ type PartInsertParams struct {
 	Attempts    []int32
 	Elements    []int32
 	ReadyAts    []time.Time
+	KeyedSinces []time.Time
 	Now         time.Time
 }
 
@@ -484,6 +486,7 @@ func (q *Queries) PartInsert(ctx context.Context, db DBTX, arg PartInsertParams)
 		arg.Attempts,
 		arg.Elements,
 		arg.ReadyAts,
+		arg.KeyedSinces,
 		arg.Now,
 	)
 	return err
@@ -491,7 +494,7 @@ func (q *Queries) PartInsert(ctx context.Context, db DBTX, arg PartInsertParams)
 
 const partInsertClaimed = `-- name: PartInsertClaimed :exec
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, detached, attempt, element,
-    elements, call_id, call_seq, claim_no, left_out,
+    elements, call_id, call_seq, claim_no, left_out, keyed_since,
     queued_at)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]),
     unnest($4::int[]),
@@ -499,7 +502,8 @@ SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]),
         unnest($9::int[]), unnest($10::int[]),
     unnest($11::int[]), unnest($12::uuid[]),
     unnest($13::int[]), nullif(unnest($14::bigint[]), 0), nullif(unnest($15::text[]), '')::int[],
-    nullif(unnest($16::timestamptz[]), '0001-01-01 00:00:00+00')
+    nullif(unnest($16::timestamptz[]), '0001-01-01 00:00:00+00'),
+    nullif(unnest($17::timestamptz[]), '0001-01-01 00:00:00+00')
 `
 
 type PartInsertClaimedParams struct {
@@ -518,6 +522,7 @@ type PartInsertClaimedParams struct {
 	Seqs        []int32
 	ClaimNos    []int64
 	LeftOut     []string
+	KeyedSinces []time.Time
 	QueuedAts   []time.Time
 }
 
@@ -538,6 +543,7 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 		arg.Seqs,
 		arg.ClaimNos,
 		arg.LeftOut,
+		arg.KeyedSinces,
 		arg.QueuedAts,
 	)
 	return err
@@ -607,14 +613,16 @@ SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS b
     (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
     p.detached, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no,
         s.first, s.records AS size,
-    coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at
+    coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at,
+    coalesce(p.keyed_since, '0001-01-01 00:00:00+00')::timestamptz AS keyed_since
 FROM (
     SELECT o.id, o.batch_id, o.step_no, o.task_no, o.slice_no, o.from_off, o.last_no, o.to_off, o.detached, o.attempt,
         o.element, o.elements, o.left_out,
-        o.call_id, o.call_seq, o.claim_no, o.queued_at
+        o.call_id, o.call_seq, o.claim_no, o.queued_at, o.keyed_since
     FROM flow.part o WHERE o.call_id = ANY($1::uuid[])
     UNION ALL
-    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, 0, NULL, q.call_id, 0, NULL, NULL
+    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, 0, NULL, q.call_id, 0, NULL, NULL,
+        NULL
     FROM flow.call c JOIN flow.lane_batch q ON q.batch_id = c.batch_id AND q.call_id = c.id
         WHERE c.id = ANY($1::uuid[])
 ) p
@@ -625,24 +633,25 @@ ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no
 `
 
 type PartsOfCallRow struct {
-	ID       int64
-	BatchID  uuid.UUID
-	StepNo   int16
-	TaskNo   int16
-	SliceNo  int32
-	Begins   int32
-	FromOff  int32
-	ToOff    int32
-	Detached bool
-	Attempt  int32
-	Element  int32
-	Elements int32
-	LeftOut  []int32
-	CallID   *uuid.UUID
-	ClaimNo  int64
-	First    int64
-	Size     int32
-	QueuedAt time.Time
+	ID         int64
+	BatchID    uuid.UUID
+	StepNo     int16
+	TaskNo     int16
+	SliceNo    int32
+	Begins     int32
+	FromOff    int32
+	ToOff      int32
+	Detached   bool
+	Attempt    int32
+	Element    int32
+	Elements   int32
+	LeftOut    []int32
+	CallID     *uuid.UUID
+	ClaimNo    int64
+	First      int64
+	Size       int32
+	QueuedAt   time.Time
+	KeyedSince time.Time
 }
 
 // The parts of calls, slice by slice, in the order in which their records were sent.
@@ -674,6 +683,7 @@ func (q *Queries) PartsOfCall(ctx context.Context, db DBTX, callIds []uuid.UUID)
 			&i.First,
 			&i.Size,
 			&i.QueuedAt,
+			&i.KeyedSince,
 		); err != nil {
 			return nil, err
 		}

@@ -367,7 +367,7 @@ LEFT JOIN LATERAL (
             (SELECT z.first FROM flow.slice z WHERE z.batch_id = w.alone AND z.no = o.last_no)
             - (SELECT z.first FROM flow.slice z WHERE z.batch_id = w.alone AND z.no = o.slice_no) ELSE 0 END) AS records
     FROM (
-        SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.last_no, p.to_off, p.detached, p.element, p.elements, p.attempt, p.ready_at, p.queued_at, p.call_id, p.call_seq, p.left_out, p.claim_no FROM flow.part p
+        SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.last_no, p.to_off, p.detached, p.element, p.elements, p.attempt, p.ready_at, p.queued_at, p.keyed_since, p.call_id, p.call_seq, p.left_out, p.claim_no FROM flow.part p
         WHERE p.batch_id = w.alone AND p.step_no = w.step_no AND p.task_no = w.task_no AND p.call_id IS NULL
             AND p.ready_at > $3::timestamptz AND w.delayed_until > $3::timestamptz
         ORDER BY p.ready_at DESC LIMIT $1::int

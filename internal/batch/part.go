@@ -40,6 +40,9 @@ type Part struct {
 	ClaimNo int64
 	// QueuedAt is since when it could be claimed; zero for since its batch began.
 	QueuedAt time.Time
+	// KeyedSince is when the first call with the idempotency key of its record was claimed that may have arrived; zero
+	// for none.
+	KeyedSince time.Time
 	// ReadyAt is from when on it may be claimed, where it waited for a time, or was in a call before; zero for at once.
 	ReadyAt time.Time
 }

@@ -296,7 +296,7 @@ func (d *Dispatcher) readParts(ctx context.Context, queues ...*picked) error {
 		q.parts = append(q.parts, batch.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo,
 			SliceNo: r.SliceNo, Begins: r.Begins, First: r.First,
 			From: r.FromOff, To: r.ToOff, Size: r.Size, Detached: r.Detached, Attempt: r.Attempt, Element: r.Element,
-			QueuedAt: r.QueuedAt, ReadyAt: r.ReadyAt})
+			QueuedAt: r.QueuedAt, KeyedSince: r.KeyedSince, ReadyAt: r.ReadyAt})
 	}
 	return nil
 }

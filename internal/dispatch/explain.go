@@ -88,6 +88,8 @@ func explainUnknown(reason string) string {
 	switch why := unknownWhy[reason]; {
 	case reason == provider.ReasonForgotten:
 		return "The call may have been sent in the time that a restore of the service's database lost"
+	case reason == provider.ReasonKeyForgotten:
+		return "An earlier attempt may have reached the provider, which has forgotten its idempotency key by now"
 	case why != "":
 		return "The provider gave no clear answer: " + why
 	case whyUnresolved[reason] != "":

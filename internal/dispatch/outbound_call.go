@@ -35,7 +35,9 @@ type outboundCall struct {
 	attempt int32
 	// repeats: its idempotency key may be that of an earlier call.
 	repeats bool
-	pieces  []run.ClaimedRange
+	// keyedSince is when the first call with that key was claimed that may have arrived; zero for none.
+	keyedSince time.Time
+	pieces     []run.ClaimedRange
 	// decided are the records that need no call: skipped by `when`, or impossible to render.
 	decided   []run.Result
 	check     catalog.OutcomeCheck
@@ -60,7 +62,9 @@ type outboundCall struct {
 	// queues are those that the call takes from.
 	queues []queueKey
 	// lost is the loss in which its records may have been sent; nil for none. With one it is claimed, and not sent.
-	lost *pg.Loss
+	// forgotten: there was none, but the provider has forgotten the key with which they may have been sent.
+	lost      *pg.Loss
+	forgotten bool
 }
 
 // batches returns the batches that the call and its decided records belong to.

@@ -321,6 +321,10 @@ func (r *renderer) small(row *queueRow, piece batch.Part, offset int32, rec *run
 	p.queues, p.attempt = []queueKey{keyOf(row)}, piece.Attempt
 	keyBatch := rec.KeyBatch(piece.TaskNo)
 	p.repeats = p.attempt > 1 || keyBatch != piece.BatchID
+	if piece.Attempt == 1 && keyBatch != piece.BatchID { // what that batch has sent it has not sent before it began
+		piece.KeyedSince = time.Unix(keyBatch.Time().UnixTime())
+	}
+	p.keyedSince = piece.KeyedSince
 	env := rec.Env(offset)
 	if e := r.exception(offset, &env); e != nil {
 		p.decide(piece, nil, *e)

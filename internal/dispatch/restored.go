@@ -42,8 +42,9 @@ func (c *bulk) takes(lost *pg.Loss) bool {
 // unsent reports whether nothing is to be sent.
 func (p *outboundCall) unsent() bool { return p.empty() || p.lost != nil }
 
-// repeat has calls sent again that may have been sent, where that does no harm. It fails where there was a restore
-// since they were rendered.
+// repeat has calls sent again that may have been sent, where that does no harm. Those whose provider would take them for
+// new, because it has forgotten their key, are left to people. It fails where there was a restore since they were
+// rendered.
 func (c *claim) repeat(calls []*outboundCall) error {
 	for _, p := range calls {
 		if p.serviceCall {
@@ -51,6 +52,10 @@ func (c *claim) repeat(calls []*outboundCall) error {
 		}
 		if p.r.lastLoss != c.d.Losses.Last() {
 			return run.ErrMoved
+		}
+		if p.keyForgotten(p.keyedSince, c.now) {
+			p.forgotten, p.lost = true, &pg.Loss{Since: p.keyedSince, Until: c.now}
+			continue
 		}
 		if p.lost == nil {
 			continue
@@ -70,8 +75,20 @@ func (p *outboundCall) harmless(now time.Time) bool {
 	if Uncertain(stateIntent, p.outcomeCheck(), false) != stateSettled {
 		return false
 	}
-	life := time.Duration(p.r.task.Action.Call.Idempotency.LifeSeconds) * time.Second
-	return p.check != catalog.CheckKeyed || life == 0 || now.Sub(p.lost.Since) <= life
+	return !p.keyForgotten(p.lost.Since, now)
+}
+
+// keyForgotten reports whether its provider has forgotten its key where a call went out with that at a time; zero for
+// none.
+func (p *outboundCall) keyForgotten(since, now time.Time) bool {
+	return p.check == catalog.CheckKeyed &&
+		keyForgotten(p.r.task.Action.Call.Idempotency.LifeSeconds, since, now)
+}
+
+// keyForgotten reports whether a provider that knows keys for so long, 0 for ever, has forgotten by now the key of a
+// call that went out at a time; zero for none.
+func keyForgotten(lifeSeconds int, since, now time.Time) bool {
+	return lifeSeconds > 0 && !since.IsZero() && now.Sub(since) > time.Duration(lifeSeconds)*time.Second
 }
 
 // leaveUnsent settles those of claimed calls that may have been sent before, and returns the others. What cannot be
@@ -88,8 +105,11 @@ func (f *flight) leaveUnsent(claimed []*outboundCall) []*outboundCall {
 			continue
 		}
 		call.request.Memory.Release()
-		lost = append(lost, outcome{id: call.id, reading: provider.Reading{Kind: provider.Unknown,
-			Reason: provider.ReasonForgotten}})
+		reason := provider.ReasonForgotten
+		if call.forgotten {
+			reason = provider.ReasonKeyForgotten
+		}
+		lost = append(lost, outcome{id: call.id, reading: provider.Reading{Kind: provider.Unknown, Reason: reason}})
 	}
 	if err := f.d.applyAll(f.d.process, f.key, lost, true); err != nil {
 		f.d.opts.Log.Warn("settle calls that may have been sent before a restore", "domain", f.key.domain, "bucket",

@@ -13,6 +13,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
 	"flowlane/internal/definition"
+	"flowlane/internal/moment"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
@@ -300,7 +301,8 @@ func sentPart(p *db.PartsOfCallRow) *batch.Part {
 	return &batch.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo,
 		SliceNo: p.SliceNo, Begins: p.Begins, First: p.First,
 		From: p.FromOff, To: p.ToOff, Size: p.Size, Detached: p.Detached, Attempt: p.Attempt, Element: p.Element,
-		Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo, QueuedAt: p.QueuedAt}
+		Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo, QueuedAt: p.QueuedAt,
+		KeyedSince: p.KeyedSince}
 }
 
 // decide decides what outcomes about calls come to.
@@ -397,8 +399,13 @@ func (s *settlement) unanswerable(call *openCall, v *outcome) bool {
 	if !ok || action.Call == nil || call.OutcomeCheck != string(catalog.CheckKeyed) {
 		return false
 	}
-	key := action.Call.Idempotency
-	if key.LifeSeconds > 0 && s.now.Sub(call.ClaimedAt) > time.Duration(key.LifeSeconds)*time.Second {
+	key, since := action.Call.Idempotency, call.ClaimedAt
+	for i := range call.parts {
+		if first := call.parts[i].KeyedSince; !first.IsZero() {
+			since = moment.Earlier(since, first)
+		}
+	}
+	if keyForgotten(key.LifeSeconds, since, s.now) {
 		return true
 	}
 	return key.ReplaysErrors && v.status >= serverErrors && !slices.ContainsFunc(call.parts, func(p batch.Part) bool {
@@ -420,6 +427,11 @@ func (s *settlement) unknown(call *openCall, v *outcome) {
 	case call.State: // it is looked into already, or left to a person
 	case stateSettled:
 		s.move(call, v, next, time.Time{})
+		for i := range call.parts {
+			if p := &call.parts[i]; p.KeyedSince.IsZero() {
+				p.KeyedSince = call.ClaimedAt
+			}
+		}
 		s.retryCall(call, v)
 	case stateUnresolved:
 		s.move(call, v, next, time.Time{})

@@ -334,6 +334,7 @@ func (c *Change) enqueue(p batch.Part, records int32, readyAt time.Time) {
 	q.Froms, q.Tos, q.AreDetached = append(q.Froms, p.From), append(q.Tos, p.To), append(q.AreDetached, p.Detached)
 	q.Attempts, q.Elements, q.ReadyAts = append(q.Attempts, p.Attempt), append(q.Elements, p.Element),
 		append(q.ReadyAts, readyAt)
+	q.KeyedSinces = append(q.KeyedSinces, p.KeyedSince)
 	k := queueKey{p.BatchID, p.StepNo, p.TaskNo}
 	d := c.queue(k)
 	d.parts++

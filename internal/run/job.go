@@ -92,8 +92,8 @@ func (c *Change) againJob(j *job, p *batch.Part, e *Exception) {
 	again := *p
 	again.ID, again.Detached, again.From, again.To, again.LeftOut = 0, true, e.Offset, e.Offset+1, nil
 	again.Attempt = p.Attempt + 1
-	if e.Kind == batch.EntryElement {
-		again.Element, again.Attempt = p.Element+1, 1
+	if e.Kind == batch.EntryElement { // has a key of its own
+		again.Element, again.Attempt, again.KeyedSince = p.Element+1, 1, time.Time{}
 	}
 	j.Attempts = max(j.Attempts, again.Attempt)
 	c.addCoverage(&again, batch.Queued)

@@ -218,6 +218,7 @@ func addClaimed(in *db.PartInsertClaimedParams, run []*ClaimedRange, claimNo int
 	in.CallIds, in.Seqs = append(in.CallIds, p.CallID), append(in.Seqs, p.Seq)
 	in.ClaimNos, in.LeftOut = append(in.ClaimNos, claimNo), append(in.LeftOut, intsText(p.Part.LeftOut))
 	in.QueuedAts = append(in.QueuedAts, p.Part.QueuedAt)
+	in.KeyedSinces = append(in.KeyedSinces, p.Part.KeyedSince)
 }
 
 func (c *Change) writeTaken(ctx context.Context, t *claimedParts) error {

@@ -54,7 +54,9 @@ const (
 	ReasonNoAnswer    = "no_answer"         // the connection broke
 	ReasonSenderLost  = "sender_lost"       // the process that sent it did not live to see the answer
 	ReasonForgotten   = "forgotten"         // it may have been sent in the time that a restore of the database lost
-	ReasonTimeout     = "timeout"           // no connection, or no answer, in time
+	// An earlier attempt may have arrived, with a key that the provider has forgotten.
+	ReasonKeyForgotten = "key_forgotten"
+	ReasonTimeout      = "timeout" // no connection, or no answer, in time
 	// A success whose body is cut, too large or no JSON as the catalog describes it.
 	ReasonUnreadable   = "unreadable_answer"
 	ReasonRedirect     = "redirected"         // a redirect, which is not followed
