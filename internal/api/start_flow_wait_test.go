@@ -279,6 +279,22 @@ func TestStartFlow_WaitDryRun(t *testing.T) {
 	assert.Equal(t, before, s.stored(t), "nothing is written")
 }
 
+// TestStartFlow_WaitImpossible: no batch is started to be waited for by a record that another task fails, which would
+// have to wait for too long.
+func TestStartFlow_WaitImpossible(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	child := s.define(`[{"id":"s","tasks":[` + delayTask("d", `{"seconds":3600}`, "") + `]}]`)
+	for _, tasks := range []string{
+		waitingStart("a", child, `{}`, "") + `,` + delayTask("b", `{"until":"2999-01-01T00:00:00Z"}`, ""),
+		delayTask("a", `{"until":"2999-01-01T00:00:00Z"}`, "") + `,` + waitingStart("b", child, `{}`, ""),
+	} {
+		batch := s.trigger(s.define(`[{"id":"s","tasks":[`+tasks+`]}]`), oneRecord)
+		assert.Equal(t, "failed", s.await(batch)["status"])
+	}
+	assert.Equal(t, 2, s.number("SELECT count(*) FROM flow.batch"), "no child")
+}
+
 // TestStartFlow_WaitBeside: a record that fails by one wait while another transaction is about to end its other wait
 // does not wait for that one, which may want the first.
 func TestStartFlow_WaitBeside(t *testing.T) {

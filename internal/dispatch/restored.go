@@ -42,8 +42,8 @@ func (c *bulk) takes(lost *pg.Loss) bool {
 // unsent reports whether nothing is to be sent.
 func (p *outboundCall) unsent() bool { return p.empty() || p.lost != nil }
 
-// repeat has calls sent again that may have been sent, where that does no harm. Those whose provider would take them for
-// new, because it has forgotten their key, are left to people. It fails where there was a restore since they were
+// repeat has calls sent again that may have been sent, where that does no harm. Those whose provider would take them
+// for new, because it has forgotten their key, are left to people. It fails where there was a restore since they were
 // rendered.
 func (c *claim) repeat(calls []*outboundCall) error {
 	for _, p := range calls {

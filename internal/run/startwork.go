@@ -145,6 +145,7 @@ func (k startKey) laneOf() *db.FlowLane {
 // startFlows starts the batches that tasks want, in the order of the records. What can be refused is found out before
 // the first is written; a task that is refused fails.
 func (c *Change) startFlows(ctx context.Context, h *lockedBatch, works []*sliceWork) error {
+	failImpossibleWaits(works, c.Now)
 	wanted := map[startKey]startCheck{}
 	for _, r := range unsettled(works) {
 		if r.start != nil {
@@ -198,6 +199,7 @@ func (c *Change) startFlows(ctx context.Context, h *lockedBatch, works []*sliceW
 		r.started(batch)
 		w.settle(r)
 	}
+	c.s.giveBackPlaces(ctx, c.tx, places) // of those that were refused
 	if err := chains.Note(ctx, later); err != nil {
 		return err
 	}
@@ -215,6 +217,19 @@ func (h *lockedBatch) takeStart(chains Chains, places openBatches) (refused stri
 		refused, _ = Refusal(full)
 	}
 	return refused
+}
+
+// failImpossibleWaits has the tasks fail whose wait cannot begin, before anything is started for their records.
+func failImpossibleWaits(works []*sliceWork, now time.Time) {
+	for w, r := range unsettled(works) {
+		if r.wait == nil {
+			continue
+		}
+		if _, err := r.wait.end(now); err != nil {
+			r.fail(CodeFlowFailed, err.Error())
+			w.settle(r)
+		}
+	}
 }
 
 // placesFor takes places for what tasks want to start.
