@@ -56,6 +56,7 @@ var byteColumns = map[string]string{
 	"record_chunk.digest":       "a digest of records, which are exported",
 	"record_set.content_hash":   "a digest of the records, which are exported",
 	"record_set.sealed_at":      "a time",
+	"part.keyed_since":          "a time",
 	"secret.ciphertext":         "left: a secret, encrypted",
 	"session.api_key_id":        "an id",
 	"session.hash":              "left: opens the organization for who can guess at it: the keyed hash of a session",

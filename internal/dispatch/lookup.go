@@ -137,7 +137,11 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 		if other, err := l.mayBeAnothers(ctx); other || err != nil {
 			return nil, err
 		}
-		return l.result(ctx, &found[0])
+		v, err := l.result(ctx, &found[0])
+		if v != nil {
+			v.found = found[0].Reference
+		}
+		return v, err
 	case proves == provider.NotArrived && l.action.Bulk && l.forgotten():
 		return unresolved("other_company"), nil
 	case proves == provider.NotArrived:

@@ -39,6 +39,8 @@ type outcome struct {
 	// unresolved: nobody but a person can tell any more; asked is why, in words.
 	unresolved bool
 	asked      string
+	// found is the reference of what a lookup took for the call; empty where it was told otherwise.
+	found string
 }
 
 // settle settles calls whose round trip is over: transaction 2. waited tells that something waits for it; wake makes
@@ -179,8 +181,8 @@ type settlement struct {
 	known bool
 	// wakes are the budgets that it makes due.
 	wakes []budgetKey
-	// looked tells of each move whether a question has found out what it says.
-	looked []bool
+	// found has of each move what a lookup took for its call; empty for what was told otherwise.
+	found []string
 	// moves and released are what happens to the calls and their windows, the others what happens to their records.
 	moves db.CallMoveParams
 	// forgotten are the calls that go instead.

@@ -47,7 +47,7 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	m.Resolved, m.States = append(m.Resolved, call.Resolved), append(m.States, state)
 	m.Settled = append(m.Settled, call.settled)
 	m.Refs = append(m.Refs, v.reading.Reference)
-	s.looked = append(s.looked, v.call == nil)
+	s.found = append(s.found, v.found)
 	s.checkAt = moment.Soonest(s.checkAt, checkAt)
 	m.NextCheckAts, m.Notes = append(m.NextCheckAts, checkAt), append(m.Notes, v.reading.Reason)
 	m.CountsIn, m.Costs, m.Failures = append(m.CountsIn, counts), append(m.Costs, cost),
@@ -233,16 +233,16 @@ var errFoundTaken = errors.New("what the lookup found settles another call")
 // references drops a reference that settles another call already: a provider that repeats itself must not stop us. What
 // a lookup found is no proof then.
 func (s *settlement) references(ctx context.Context, tx pgx.Tx) error {
-	seen, err := s.d.taken(ctx, tx, s.key, s.moves.Refs, s.moves.Ids...)
+	seen, err := s.d.taken(ctx, tx, s.key, slices.Concat(s.moves.Refs, s.found), s.moves.Ids...)
 	if err != nil {
 		return err
 	}
 	for i, r := range s.moves.Refs {
+		if seen[s.found[i]] {
+			return errFoundTaken
+		}
 		if r == "" {
 			continue
-		}
-		if seen[r] && s.looked[i] {
-			return errFoundTaken
 		}
 		if seen[r] {
 			s.d.opts.Log.Error("the provider gave one reference to two calls", "domain", s.key.domain, "bucket",
