@@ -174,3 +174,32 @@ func TestBatch_ActionGoneWaits(t *testing.T) {
 	again(whole)
 	assert.Equal(t, "completed", s.await(waiting)["status"])
 }
+
+// TestTrigger_TogetherGone: triggers of a flow whose action is gone from the catalog are refused, and keep others from
+// sharing transactions in no way.
+func TestTrigger_TogetherGone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "extra.yaml"), []byte(extraPlatform), 0o600))
+	s := serveStack(t, false, func(c *app.Config) { c.CatalogDir = dir })
+	gone, runs := s.define(`[{"id":"send","tasks":[{"id":"up","action_id":"extra__api__push","params":{"row":"{{ input }}"}}]}]`),
+		s.define(transformSteps)
+	s.stop()
+	s.config.CatalogDir = ""
+	s.serve()
+	s.URL = s.app.URL()
+	s.Do(http.MethodPost, "/flows/definitions/"+gone+"/trigger", `{"input_data":{}}`).
+		Want(http.StatusServiceUnavailable)
+	s.slowStarts()
+	const each = 40
+	var all []*startGrouper
+	for i := range 2 * each {
+		all = append(all, &startGrouper{client: s.Client, flow: []string{gone, runs}[i%2], body: `{"input_data":{"n":1}}`})
+	}
+	sendTogether(all)
+	for i, one := range all {
+		one.res.Want([]int{http.StatusServiceUnavailable, http.StatusOK}[i%2])
+	}
+	assert.Equal(t, each, s.number("SELECT count(*) FROM flow.batch"))
+	assert.Less(t, s.number("SELECT count(DISTINCT xmin::text) FROM flow.batch"), each/2, "each started alone")
+}
