@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -76,13 +77,17 @@ func TestReceiver_HangsUp(t *testing.T) {
 		return bytes
 	}
 	const many, size = 8, 64 << 10
-	var gone, clients sync.WaitGroup
+	var read, gone, clients sync.WaitGroup
+	read.Add(many)
 	gone.Add(many)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		context.AfterFunc(r.Context(), gone.Done)
+		r.Body = &bodyEnd{ReadCloser: r.Body, at: sync.OnceFunc(read.Done)}
 		handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
+	// With what the first one asked the database for, those that follow wait for nothing but to be written down.
+	require.Equal(t, http.StatusAccepted, s.send(h, "first", "{}").Status)
 	tx, err := s.owner.Begin(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
@@ -105,13 +110,28 @@ func TestReceiver_HangsUp(t *testing.T) {
 			}
 		})
 	}
-	s.eventually(func() bool { return held() >= many*size })
+	read.Wait()
 	s.blocked(1)
+	s.eventually(func() bool { return held() >= many*size })
 	hangUp()
 	clients.Wait()
 	gone.Wait()
 	assert.Never(t, func() bool { return held() < many*size }, 500*time.Millisecond, 10*time.Millisecond)
 	require.NoError(t, tx.Rollback(t.Context()))
 	s.eventually(func() bool { return held() == 0 })
-	assert.Equal(t, many, s.count("flow.webhook_delivery"))
+	assert.Equal(t, 1+many, s.count("flow.webhook_delivery"))
+}
+
+// bodyEnd is a body that tells when it was read to its end.
+type bodyEnd struct {
+	io.ReadCloser
+	at func()
+}
+
+func (b *bodyEnd) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		b.at()
+	}
+	return n, err //nolint:wrapcheck // it is the reader's
 }
