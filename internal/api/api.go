@@ -160,10 +160,10 @@ func New(d Deps) (http.Handler, error) {
 		return nil, fmt.Errorf("api: %w", err)
 	}
 	messages := receiverRoute{errs: errs, webhooks: d.Webhooks, room: memory.New(messageBytes)}
-	messages.next = chunkRoute{next: server, sec: sec, errs: errs, sets: d.RecordSets, slots: newSlots(uploadSlots)}
+	messages.next = chunkRoute{next: server, sec: sec, errs: errs, sets: d.RecordSets, places: newPlaces(uploadsAtOnce)}
 	return outermost{
 		next: messages, route: server.FindPath, errs: errs, observe: d.Observe, tracer: d.Tracer, now: d.Now,
-		log: d.Log, lists: newSlots(listsAtOnce),
+		log: d.Log, lists: newPlaces(listsAtOnce),
 	}, nil
 }
 

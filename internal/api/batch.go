@@ -34,7 +34,7 @@ type batchHandler struct {
 	pauses    *pause.Service
 	calls     Calls
 	// exports bounds the exports that are written at once.
-	exports *slots
+	exports *places
 	streams *stream.Hub
 	// heartbeat is the pause between two comments of a stream.
 	heartbeat time.Duration
@@ -43,7 +43,7 @@ type batchHandler struct {
 func newBatchHandler(d Deps) batchHandler {
 	return batchHandler{pool: d.Pool, reads: d.Reads, runs: d.Runs, forecasts: d.Forecasts, resolver: d.Resolver,
 		pauses: d.Pauses, calls: d.Calls,
-		exports: newSlots(exportsAtOnce), streams: d.Streams, heartbeat: heartbeat}
+		exports: newPlaces(exportsAtOnce), streams: d.Streams, heartbeat: heartbeat}
 }
 
 func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesParams) (*oas.BatchList, error) {

@@ -26,8 +26,8 @@ type chunkRoute struct {
 	sec  security
 	errs errorHandler
 	sets chunkStore
-	// slots bounds how many chunks are in memory at once; further uploads wait.
-	slots *slots
+	// places bounds how many chunks are in memory at once; further uploads wait.
+	places *places
 }
 
 // chunkStore is what chunkRoute needs of record sets.
@@ -38,8 +38,8 @@ type chunkStore interface {
 	Append(ctx context.Context, orgID, id uuid.UUID, body []byte) (recordset.ChunkResult, error)
 }
 
-// uploadSlots times 16 MiB is the most memory that bodies of chunks take.
-const uploadSlots = 8
+// uploadsAtOnce times 16 MiB is the most memory that bodies of chunks take.
+const uploadsAtOnce = 8
 
 func (c chunkRoute) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	route := exchangeOf(r.Context()).route
@@ -68,7 +68,7 @@ func (c chunkRoute) accept(r *http.Request, id string) (*oas.RecordChunkResult, 
 		return nil, err
 	}
 	orgID := account.FromContext(ctx).OrgID
-	held, err := c.slots.take(ctx, orgID)
+	held, err := c.places.take(ctx, orgID)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (c chunkRoute) accept(r *http.Request, id string) (*oas.RecordChunkResult, 
 	defer chunkBuffers.Put(buf)
 	body, err := readAll(lentBody{rawBody(r), held}, r.ContentLength, recordset.MaxBodyBytes, (*buf)[:0])
 	if err != nil {
-		exchangeOf(r.Context()).unread = errors.Is(err, errSlotWanted)
+		exchangeOf(r.Context()).unread = errors.Is(err, errPlaceWanted)
 		return nil, err
 	}
 	*buf = body
@@ -94,27 +94,27 @@ func (c chunkRoute) accept(r *http.Request, id string) (*oas.RecordChunkResult, 
 	}, nil
 }
 
-// lentBody is a body for as long as nobody has a better right to its slot. Fault: RateLimited.
+// lentBody is a body for as long as nobody has a better right to its place. Fault: RateLimited.
 type lentBody struct {
 	io.Reader
 
-	held *slot
+	held *place
 }
 
-var errSlotWanted = &fault.Error{
-	Code: fault.RateLimited, RetryAfter: slotTurn,
+var errPlaceWanted = &fault.Error{
+	Code: fault.RateLimited, RetryAfter: placeTurn,
 	Detail: fmt.Sprintf("Others wait, and the chunk has not come within %.0f seconds: send it again, or smaller ones",
-		slotTurn.Seconds()),
+		placeTurn.Seconds()),
 }
 
 func (b lentBody) Read(p []byte) (int, error) {
 	if b.held.yields(time.Now()) {
-		return 0, errSlotWanted
+		return 0, errPlaceWanted
 	}
 	return b.Reader.Read(p) //nolint:wrapcheck // a reader
 }
 
-// expect refuses what can be refused without the body, so that it takes no slot, and returns the context with its
+// expect refuses what can be refused without the body, so that it takes no place, and returns the context with its
 // caller.
 func (c chunkRoute) expect(r *http.Request, id string) (context.Context, uuid.UUID, error) {
 	ctx, err := c.sec.request(r, oas.AppendRecordsOperation)

@@ -219,7 +219,7 @@ func setupCredentials(t *testing.T) *credentialBundle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secrets, err := vault.Open(kek)
+	secrets, err := vault.New(kek)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func TestSplice_Error(t *testing.T) {
 func TestReadRecords_Waits(t *testing.T) {
 	t.Parallel()
 	org := uuid.New()
-	known := &exchange{lists: newSlots(1)}
+	known := &exchange{lists: newPlaces(1)}
 	held, err := known.lists.take(t.Context(), org)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), exchangeKey{}, known))

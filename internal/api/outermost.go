@@ -39,7 +39,7 @@ type outermost struct {
 	now     func() time.Time
 	log     *slog.Logger
 	// lists bounds the long lists in memory.
-	lists *slots
+	lists *places
 }
 
 // exchange is what is known of a request and its answer from the beginning.
@@ -61,7 +61,7 @@ type exchange struct {
 	// outputs are those of an execution, which are written so, too.
 	outputs *outputs
 	// lists bounds the long lists in memory.
-	lists *slots
+	lists *places
 	// rest writes what follows once the generated server has returned; nil for nothing. A stream goes on there: what
 	// waits for hours under all of that server keeps 32 KiB of stack, and 8 without.
 	rest func()

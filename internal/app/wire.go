@@ -99,7 +99,7 @@ func (a *App) wire(ctx context.Context) error {
 func (a *App) tracer() trace.Tracer { return a.cfg.Telemetry.TracerProvider().Tracer("flowlane") }
 
 func (a *App) openVault(ctx context.Context) (root vault.Root, err error) {
-	if a.Vault, err = vault.Open(a.cfg.KEK, a.cfg.OtherKEKs...); err != nil {
+	if a.Vault, err = vault.New(a.cfg.KEK, a.cfg.OtherKEKs...); err != nil {
 		return root, err
 	}
 	return a.Vault.Root(ctx, a.Pool)

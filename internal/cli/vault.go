@@ -75,7 +75,7 @@ func (k keyring) vault(ctx context.Context, p *process, f folder) (*vault.Vault,
 	if err != nil {
 		return nil, err
 	}
-	return vault.Open(kek, others...) //nolint:wrapcheck // says everything
+	return vault.New(kek, others...) //nolint:wrapcheck // says everything
 }
 
 type vaultCommand struct {

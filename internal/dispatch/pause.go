@@ -10,8 +10,8 @@ import (
 	"flowlane/gen/db"
 )
 
-// What is paused does not go: a claim looks before it writes its intents, and a call that took its time since, before
-// its first byte. Package pause has the pauses themselves.
+// What is paused does not go: a claim looks in the transaction that writes its intents, and a call that took its time
+// since, before its first byte. Package pause has the pauses themselves.
 
 // freshFor is how long after it has read what is paused a call may go out without reading that again. Pauses promise
 // that nothing is written more than a second after their answer.

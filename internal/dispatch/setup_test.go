@@ -113,7 +113,7 @@ func setupPool(t *testing.T, pool *pgxpool.Pool, opts dispatch.Options, change f
 	b.defs = definition.New(b.pool, cat)
 	b.heads = forecast.New(b.pool, cat, definition.NewPlans(cat, 1<<20))
 	sched := due.New(b.pool, must(work.NewQueue(b.pool)), due.Options{Log: log})
-	creds := credential.New(credential.Deps{Pool: b.pool, Vault: must(vault.Open(kek)), Catalog: cat, Prober: sender,
+	creds := credential.New(credential.Deps{Pool: b.pool, Vault: must(vault.New(kek)), Catalog: cat, Prober: sender,
 		Now: time.Now, Due: sched,
 		AllowHosts: out.AllowHosts})
 	b.creds = creds

@@ -194,7 +194,7 @@ func (s *service) accounts(ctx context.Context, e *env) (*account.Service, error
 	if err != nil {
 		return nil, err
 	}
-	v, err := vault.Open(kek)
+	v, err := vault.New(kek)
 	if err != nil {
 		return nil, err
 	}

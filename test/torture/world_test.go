@@ -107,7 +107,7 @@ func setupSeeded(t *testing.T, dsn string, pool *pgxpool.Pool, accounts int, see
 
 	cat := must(catalog.Load(catalog.Options{BaseURLs: map[string]string{"dialer": w.url}}))
 	sender := provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(w.url, "http://")}})
-	box := must(vault.Open(must(vault.LoadKEK(kek, ""))))
+	box := must(vault.New(must(vault.LoadKEK(kek, ""))))
 	creds := credential.New(credential.Deps{Pool: pool, Vault: box, Catalog: cat, Prober: sender, Now: time.Now})
 	w.defs = definition.New(pool, cat)
 	// The kinds are only named here, so that starting a batch can wake them: nobody works in this process.

@@ -149,7 +149,7 @@ func setup(t testing.TB) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.vault, err = vault.Open(kek); err != nil {
+	if b.vault, err = vault.New(kek); err != nil {
 		t.Fatal(err)
 	}
 	b.service = b.newService(t)

@@ -59,11 +59,11 @@ func TestVault_Rewrap(t *testing.T) {
 	b.put(t, orgs[0], secret, "of the old key")
 	b.put(t, orgs[1], uuid.New(), "of another organization")
 
-	both, err := vault.Open(key(t, 1), key(t, 2))
+	both, err := vault.New(key(t, 1), key(t, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := vault.Open(key(t, 2), key(t, 1))
+	next, err := vault.New(key(t, 2), key(t, 1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,8 +32,8 @@ type Vault struct {
 	queries  *db.Queries
 }
 
-// Open returns the vault of an installation. What it stores is under kek; the others open what was stored under them.
-func Open(kek KEK, others ...KEK) (*Vault, error) {
+// New returns the vault of an installation. What it stores is under kek; the others open what was stored under them.
+func New(kek KEK, others ...KEK) (*Vault, error) {
 	v := &Vault{kekID: kek.fingerprint(), wrappers: map[string]tink.AEAD{}, queries: db.New()}
 	for _, k := range append([]KEK{kek}, others...) {
 		wrapper, err := subtle.NewAESGCM(k.derive("keyset"))

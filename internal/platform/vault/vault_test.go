@@ -47,7 +47,7 @@ func setup(t *testing.T) *bundle {
 
 func open(t *testing.T, kek vault.KEK) *vault.Vault {
 	t.Helper()
-	v, err := vault.Open(kek)
+	v, err := vault.New(kek)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -186,7 +186,7 @@ func weekday(text string) int {
 // Next returns the first slot after a time; the zero time where there is none within five years.
 func (c *Cron) Next(after time.Time) time.Time {
 	if c.zone != nil {
-		return c.local(after)
+		return c.nextInZone(after)
 	}
 	return c.spec.Next(after.UTC())
 }

@@ -82,7 +82,7 @@ func (s *Service) fire(ctx context.Context, l *due.Lease, reason string) error {
 		if len(slots) == 0 {
 			return cron.Next(now), nil
 		}
-		decided, err := s.decide(ctx, tx, &row, slots, more, now, reason)
+		decided, err := s.decideSlots(ctx, tx, &row, slots, more, now, reason)
 		if err != nil {
 			return again, err
 		}
@@ -100,9 +100,9 @@ func (s *Service) fire(ctx context.Context, l *due.Lease, reason string) error {
 	})
 }
 
-// decide says what becomes of slots that have come; it starts the batch of the newest where that may fire. more tells
-// that there are newer ones.
-func (s *Service) decide(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, slots []time.Time, more bool,
+// decideSlots says what becomes of slots that have come; it starts the batch of the newest where that may fire. more
+// tells that there are newer ones.
+func (s *Service) decideSlots(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, slots []time.Time, more bool,
 	now time.Time, reason string) ([]fire, error) {
 	out := missed(slots, reasonMissed)
 	loss := s.losses.Last()

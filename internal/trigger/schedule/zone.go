@@ -61,10 +61,10 @@ func (c *Cron) Upcoming(after time.Time, most int) []Slot {
 	return out
 }
 
-// local is Next in a zone. An expression for every hour follows the time that passes: it leaves an hour out that is
-// left out, and fires in both where one comes twice. One that names hours fires once for each: at the end of the gap
-// where its time is left out, and the first time where it comes twice.
-func (c *Cron) local(after time.Time) time.Time {
+// nextInZone is Next in a zone. An expression for every hour follows the time that passes: it leaves an hour out that
+// is left out, and fires in both where one comes twice. One that names hours fires once for each: at the end of the
+// gap where its time is left out, and the first time where it comes twice.
+func (c *Cron) nextInZone(after time.Time) time.Time {
 	if c.spec.Hour&everyHour == everyHour {
 		return c.passing(after)
 	}

@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slotLine takes slots and tells which are waited for.
-type slotLine struct {
-	*slots
+// placeLine takes places and tells which are waited for.
+type placeLine struct {
+	*places
 
 	t *testing.T
 }
 
-// takes begins to take a slot.
-func (l slotLine) takes(org uuid.UUID) <-chan *slot {
-	got := make(chan *slot, 1)
+// takes begins to take a place.
+func (l placeLine) takes(org uuid.UUID) <-chan *place {
+	got := make(chan *place, 1)
 	go func() {
 		h, err := l.take(l.t.Context(), org)
 		assert.NoError(l.t, err)
@@ -30,15 +30,15 @@ func (l slotLine) takes(org uuid.UUID) <-chan *slot {
 	return got
 }
 
-// TestSlots: an organization that has its share waits, another one does not; who has fewer comes first.
-func TestSlots(t *testing.T) {
+// TestPlaces: an organization that has its share waits, another one does not; who has fewer comes first.
+func TestPlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := slotLine{newSlots(4), t}
+		s := placeLine{newPlaces(4), t}
 		one, two, three := uuid.New(), uuid.New(), uuid.New()
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		held := []*slot{<-s.takes(one), <-s.takes(one)}
+		held := []*place{<-s.takes(one), <-s.takes(one)}
 		_, err := s.take(over, one)
 		require.ErrorIs(t, err, context.Canceled, "it has half of all")
 		held = append(held, <-s.takes(two), <-s.takes(two))
@@ -48,7 +48,7 @@ func TestSlots(t *testing.T) {
 		first, second, third := s.takes(one), s.takes(three), s.takes(three)
 		require.Empty(t, first)
 		held[2].release()
-		last := []*slot{<-second}
+		last := []*place{<-second}
 		assert.Empty(t, first, "it has more")
 		held[0].release()
 		last = append(last, <-first)
@@ -63,24 +63,24 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// TestSlots_Turn: who has had a slot for a turn gives it back to an organization that has fewer; one at a time, of the
+// TestPlaces_Turn: who has had a place for a turn gives it back to an organization that has fewer; one at a time, of the
 // organization that has the most.
-func TestSlots_Turn(t *testing.T) {
+func TestPlaces_Turn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := slotLine{newSlots(6), t}
+		s := placeLine{newPlaces(6), t}
 		one, two, three := uuid.New(), uuid.New(), uuid.New()
 		a, b, c := <-s.takes(one), <-s.takes(one), <-s.takes(one)
 		d, e := <-s.takes(two), <-s.takes(two)
 		f := <-s.takes(three)
 		yield := func() (all []bool) {
-			for _, h := range []*slot{a, b, c, d, e, f} {
+			for _, h := range []*place{a, b, c, d, e, f} {
 				all = append(all, h.yields(time.Now()))
 			}
 			return all
 		}
 		none := []bool{false, false, false, false, false, false}
-		<-time.After(slotTurn)
+		<-time.After(placeTurn)
 		assert.Equal(t, none, yield(), "nobody waits")
 		own, same := s.takes(one), s.takes(two)
 		assert.Equal(t, none, yield(), "it would have as many as those have who give it one")
@@ -95,7 +95,7 @@ func TestSlots_Turn(t *testing.T) {
 		assert.Equal(t, []bool{false, true, false, false, false, false}, yield(), "whose turn has just begun keeps it")
 		b.release()
 		b = <-last
-		for _, h := range []*slot{a, b, c, d, e, f} {
+		for _, h := range []*place{a, b, c, d, e, f} {
 			h.release()
 		}
 		(<-own).release()
@@ -104,7 +104,7 @@ func TestSlots_Turn(t *testing.T) {
 		assert.False(t, s.yielding)
 
 		a = <-s.takes(one)
-		<-time.After(slotTurn - 1)
+		<-time.After(placeTurn - 1)
 		for range s.all {
 			s.takes(uuid.New())
 		}
@@ -113,13 +113,13 @@ func TestSlots_Turn(t *testing.T) {
 		assert.True(t, a.yields(time.Now()), "an organization has none")
 		a.release()
 
-		s = slotLine{newSlots(6), t}
+		s = placeLine{newPlaces(6), t}
 		for _, org := range []uuid.UUID{one, one, two, three, uuid.New()} {
 			<-s.takes(org)
 		}
 		a = <-s.takes(one)
 		second := s.takes(two)
-		<-time.After(slotTurn)
+		<-time.After(placeTurn)
 		assert.True(t, a.yields(time.Now()), "another has one, and would have fewer with two")
 		a.release()
 		<-second

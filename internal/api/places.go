@@ -11,43 +11,43 @@ import (
 	"github.com/google/uuid"
 )
 
-// slots bounds how many large things are in memory at once. The next slot goes to the organization that has the fewest,
+// places bounds how many large things are in memory at once. The next place goes to the organization that has the fewest,
 // of those to the request that has waited longest. One organization gets half of them at most, so that its slow
 // clients do not hold up everybody else's.
-type slots struct {
+type places struct {
 	all, share int
 
 	mu    sync.Mutex
 	taken int
 	// of is how many each organization has that has any.
 	of     map[uuid.UUID]int
-	queued []*slotWaiter
-	// yielding is set from when a slot is asked back until it is.
+	queued []*placeWaiter
+	// yielding is set from when a place is asked back until it is.
 	yielding bool
 }
 
-type slotWaiter struct {
+type placeWaiter struct {
 	org   uuid.UUID
 	ready chan struct{}
 }
 
-// slot is one that is taken. Release it once.
-type slot struct {
-	slots *slots
-	org   uuid.UUID
-	since time.Time
+// place is one that is taken. Release it once.
+type place struct {
+	places *places
+	org    uuid.UUID
+	since  time.Time
 	// yielding tells that it was asked back.
 	yielding bool
 }
 
-// slotTurn is how long a slot is had whoever waits.
-const slotTurn = 10 * time.Second
+// placeTurn is how long a place is had whoever waits.
+const placeTurn = 10 * time.Second
 
-func newSlots(n int) *slots { return &slots{all: n, share: max(n/2, 1), of: map[uuid.UUID]int{}} }
+func newPlaces(n int) *places { return &places{all: n, share: max(n/2, 1), of: map[uuid.UUID]int{}} }
 
-// take waits for a slot.
-func (s *slots) take(ctx context.Context, orgID uuid.UUID) (*slot, error) {
-	w := &slotWaiter{orgID, make(chan struct{})}
+// take waits for a place.
+func (s *places) take(ctx context.Context, orgID uuid.UUID) (*place, error) {
+	w := &placeWaiter{orgID, make(chan struct{})}
 	s.mu.Lock()
 	s.queued = append(s.queued, w)
 	s.serve()
@@ -61,11 +61,11 @@ func (s *slots) take(ctx context.Context, orgID uuid.UUID) (*slot, error) {
 			return nil, fmt.Errorf("wait for room: %w", ctx.Err())
 		}
 	}
-	return &slot{slots: s, org: orgID, since: time.Now()}, nil
+	return &place{places: s, org: orgID, since: time.Now()}, nil
 }
 
 // leave takes a request out of the line.
-func (s *slots) leave(w *slotWaiter) {
+func (s *places) leave(w *placeWaiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at := slices.Index(s.queued, w); at >= 0 {
@@ -75,8 +75,8 @@ func (s *slots) leave(w *slotWaiter) {
 	s.free(w.org) // it came at the same time
 }
 
-// serve gives free slots to those who wait.
-func (s *slots) serve() {
+// serve gives free places to those who wait.
+func (s *places) serve() {
 	for s.taken < s.all {
 		next := -1
 		for i, w := range s.queued {
@@ -95,7 +95,7 @@ func (s *slots) serve() {
 	}
 }
 
-func (s *slots) free(org uuid.UUID) {
+func (s *places) free(org uuid.UUID) {
 	s.taken--
 	if s.of[org]--; s.of[org] == 0 {
 		delete(s.of, org)
@@ -103,30 +103,30 @@ func (s *slots) free(org uuid.UUID) {
 	s.serve()
 }
 
-func (h *slot) release() {
-	h.slots.mu.Lock()
-	defer h.slots.mu.Unlock()
+func (h *place) release() {
+	h.places.mu.Lock()
+	defer h.places.mu.Unlock()
 	if h.yielding {
-		h.slots.yielding = false
+		h.places.yielding = false
 	}
-	h.slots.free(h.org)
+	h.places.free(h.org)
 }
 
-// yields reports whether a slot must be released before its work is done: its turn is over, another organization waits
-// that has none, or fewer even with one more, and no organization has more than its own. One slot at a time is asked
+// yields reports whether a place must be released before its work is done: its turn is over, another organization waits
+// that has none, or fewer even with one more, and no organization has more than its own. One place at a time is asked
 // back.
-func (h *slot) yields(now time.Time) bool {
-	if now.Sub(h.since) < slotTurn {
+func (h *place) yields(now time.Time) bool {
+	if now.Sub(h.since) < placeTurn {
 		return false
 	}
-	s := h.slots
+	s := h.places
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.of[h.org]
 	if s.yielding || own < slices.Max(slices.Collect(maps.Values(s.of))) {
 		return false
 	}
-	h.yielding = slices.ContainsFunc(s.queued, func(w *slotWaiter) bool {
+	h.yielding = slices.ContainsFunc(s.queued, func(w *placeWaiter) bool {
 		n := s.of[w.org]
 		return n == 0 || n+1 < own
 	})
