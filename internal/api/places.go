@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// places bounds how many large things are in memory at once. The next place goes to the organization that has the fewest,
-// of those to the request that has waited longest. One organization gets half of them at most, so that its slow
-// clients do not hold up everybody else's.
+// places bounds how many large things are in memory at once. The next place goes to the organization that has the
+// fewest, of those to the request that has waited longest. One organization gets half of them at most, so that its
+// slow clients do not hold up everybody else's.
 type places struct {
 	all, share int
 
