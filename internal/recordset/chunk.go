@@ -217,8 +217,8 @@ func (u *upload) samePage(page *Page, offset int) (bool, error) {
 		return false, err
 	}
 	for i, row := range rows {
-		if same, err := sameValue(row, u.row(offset+i)); err != nil || !same {
-			return false, err
+		if !sameValue(row, u.row(offset+i)) {
+			return false, nil
 		}
 	}
 	return true, nil

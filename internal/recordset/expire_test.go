@@ -28,7 +28,7 @@ func TestExpire(t *testing.T) {
 	b := setup(t)
 	m := b.create(t, 1)
 	pgtest.MoveClock(t, b.pool, Staging-time.Minute)
-	for i := range reclaimPages + 1 {
+	for i := range eraseRows + 1 {
 		b.send(t, m.ID, chunkBody(i, i, i+1))
 	}
 	pgtest.MoveClock(t, b.pool, 2*time.Minute)
@@ -53,12 +53,21 @@ func TestExpire(t *testing.T) {
 
 	again, err = b.expire(m.ID)
 	require.NoError(t, err)
-	assert.False(t, again.IsZero(), "rows remain after one step")
+	assert.Zero(t, again)
+	pgtest.MoveClock(t, b.pool, -2*Staging)
+	_, err = b.consume(b.org, m.ID)
+	assert.True(t, fault.Is(err, fault.NotFound), "a set of which something is deleted does not come back with the clock")
+	var left []string
+	require.NoError(t, b.pool.QueryRow(b.ctx, "SELECT array_agg(batch_id::text) FROM flow.erasure").Scan(&left))
+	assert.Equal(t, []string{m.ID.String()}, left, "housekeeping takes the rest of its rows")
 	again, err = b.expire(m.ID)
 	require.NoError(t, err)
 	assert.Zero(t, again)
-	b.requireNothing(t, m.ID)
-	again, err = b.expire(m.ID)
+
+	small := b.create(t, 1)
+	b.send(t, small.ID, chunkBody(0, 0, 1))
+	pgtest.MoveClock(t, b.pool, 2*Staging)
+	_, err = b.expire(small.ID)
 	require.NoError(t, err)
-	assert.Zero(t, again)
+	b.requireNothing(t, small.ID)
 }

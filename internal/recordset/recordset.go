@@ -174,11 +174,7 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		if m.Status == Consumed {
 			return UsedBy(m.BatchID)
 		}
-		done, err := s.reclaim(ctx, tx, id, deletePages)
-		if err == nil && !done { // it is gone for everybody; housekeeping takes its rows
-			err = fault.Wrap(s.q.RecordSetErase(ctx, tx, id), "delete record set %s", id)
-		}
-		if err != nil {
+		if err := s.erase(ctx, tx, id); err != nil {
 			return err
 		}
 		return account.Audit(ctx, tx, auditType, id.String())

@@ -199,10 +199,13 @@ func TestSameValue(t *testing.T) {
 		{`"1"`, `1`, false}, {`null`, `false`, false}, {`"\u0041"`, `"A"`, true},
 		{`{"a":1,"b":2}`, `{"b":2,"a":1}`, true}, {`{"a":1}`, `{"a":1,"b":null}`, false}, {`{"a":1,"a":2}`, `{"a":2}`,
 			true},
-		{`[1,2]`, `[2,1]`, false}, {`[1,2]`, ` [ 1 , 2 ] `, true}, {`[]`, `{}`, false},
+		{`[1,2]`, `[2,1]`, false}, {`[1,2]`, ` [ 1 , 2 ] `, true}, {`[]`, `{}`, false}, {`[1]`, `[1,2]`, false},
+		{`"\ud83d\ude00"`, `"😀"`, true}, {`"\/\t"`, `"/\u0009"`, true}, {`"a"`, `"ab"`, false}, {`""`, `"a"`, false},
+		{`{"a":1,"\u0061":2,"b":[{}]}`, "{ \"b\" : [ { } ] , \"a\" : 2 }", true}, {`{"a":1}`, `{"a":1,"b":1}`, false},
+		{`{"a":{"x":1,"y":2},"b":0}`, `{"b":0,"a":{"y":2,"x":1}}`, true}, {`{"a":[{"x":1}]}`, `{"a":[{"x":2}]}`, false},
+		{`{"a":1}`, `{"b":1}`, false}, {`true`, `true `, true}, {`{"a":2,"a":1}`, `{"a":2}`, false},
 	} {
-		got, err := sameValue([]byte(c.a), []byte(c.b))
-		require.NoError(t, err)
-		assert.Equal(t, c.want, got, "%s %s", c.a, c.b)
+		assert.Equal(t, c.want, sameValue([]byte(c.a), []byte(c.b)), "%s %s", c.a, c.b)
+		assert.Equal(t, c.want, sameValue([]byte(c.b), []byte(c.a)), "%s %s", c.b, c.a)
 	}
 }
