@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
@@ -10,11 +11,13 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"flowlane/internal/batch"
 	"flowlane/internal/batch/query"
+	"flowlane/internal/fault"
 	"flowlane/test/pgtest"
 )
 
@@ -233,6 +236,34 @@ func TestRecords_Together(t *testing.T) {
 	for _, behind := range []int{1, 4, 5, 40, len(want) - 5, len(want) - 3} {
 		w.checkPage(t, "cursor", f, all, behind, 0, len(want))
 		w.checkPage(t, "cursor and skip", f, all, behind, 2, len(want)-behind-3)
+	}
+}
+
+// TestExport_Deleted: an export of a batch that is deleted meanwhile ends with an error, whatever rows are left of it,
+// so that nobody takes what came for all.
+func TestExport_Deleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	plan := modelPlan{{{kind: "upload"}}}
+	b := w.start(t, plan, w.define(t, plan, -1, false), make([]modelInput, 2*query.ScanSlices), 1, false, false)
+	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := w.s.Cancel(ctx, tx, w.org, b.id, Cancellation{})
+		return err
+	})
+	export, err := w.s.Export(w.ctx, w.org, query.RecordFilter{BatchID: &b.id}, func(b []byte, _ *query.Record) []byte {
+		return append(b, '\n')
+	})
+	require.NoError(t, err)
+	first := make([]byte, query.ScanSlices)
+	_, err = io.ReadFull(export, first)
+	require.NoError(t, err)
+	_, err = w.pool.Exec(w.ctx, `WITH counts AS (DELETE FROM flow.batch_count WHERE batch_id = $1)
+		DELETE FROM flow.batch WHERE id = $1`, b.id)
+	require.NoError(t, err)
+	for range 2 {
+		rest, err := io.ReadAll(export)
+		assert.True(t, fault.Is(err, fault.NotFound), "%v", err)
+		assert.Empty(t, rest)
 	}
 }
 

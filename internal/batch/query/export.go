@@ -89,15 +89,14 @@ func (e *Export) fill() error {
 	return e.add(v, from, to)
 }
 
-// load reads the next slices, and the batch again: it may have been cancelled meanwhile.
+// load reads the next slices, and the batch again: it may have been cancelled meanwhile, or deleted, and its rows then
+// go piece by piece.
 func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
-	b := &e.batch.FlowBatch
-	if !e.batch.Over() {
-		var err error
-		if e.batch, err = e.s.view(ctx, tx, b.OrgID, b.ID); err != nil {
-			return err
-		}
+	b, err := e.s.view(ctx, tx, e.batch.FlowBatch.OrgID, e.batch.FlowBatch.ID)
+	if err != nil {
+		return err
 	}
+	e.batch = b
 	found, err := e.batch.NextSlices(ctx, e.s, tx, e.no, e.match.statuses, e.match.over)
 	if err != nil {
 		return err
