@@ -72,6 +72,25 @@ func TestReceiver_Retry(t *testing.T) {
 	assert.Equal(t, `{"n":2}`, s.record(rows[0].BatchID))
 }
 
+// TestReceiver_Turns: webhooks wait as those of their organization for their batches to be started, so that one with
+// many keeps no other waiting.
+func TestReceiver_Turns(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	flow := s.define(transformSteps)
+	one, other, silent := s.webhook(hookOf(flow)), s.webhook(hookOf(flow)), s.webhook(hookOf(flow))
+	for _, h := range []hook{one, other} {
+		s.send(h, s.unique(), `{}`).Want(http.StatusAccepted)
+	}
+	group := func(h hook) string { return s.app.Webhooks.Group(dashed(h.id)) }
+	var org string
+	s.scan("SELECT org_id::text FROM flow.webhook WHERE id::text = $1", &org, dashed(one.id))
+	assert.Equal(t, org, group(one))
+	assert.Equal(t, group(one), group(other))
+	assert.Equal(t, dashed(silent.id), group(silent), "nothing is known of it yet")
+	assert.Equal(t, "x", s.app.Webhooks.Group("x"))
+}
+
 // Old deliveries go, but for those that still wait.
 func TestReceiver_Housekeeping(t *testing.T) {
 	t.Parallel()

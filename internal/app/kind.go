@@ -51,7 +51,7 @@ func (a *App) registerKinds() {
 	register(pause.DueExpiry, 10*time.Second, 2, a.endPause)
 	register(run.DuePacing, 10*time.Second, 2, a.tick)
 	register(schedule.Due, 10*time.Second, 4, a.Schedules.Fire)
-	register(webhook.Due, 10*time.Second, 4, a.Webhooks.Dispatch)
+	register(webhook.Due, 10*time.Second, 4, a.Webhooks.Dispatch, due.Grouped(a.Webhooks.Group))
 	register(event.Due, 10*time.Second, 4, a.deliver)
 	register(event.DueArrival, 10*time.Second, 4, a.arrive)
 	register(recordset.ExpiryKind, 30*time.Second, 1, a.expire)

@@ -45,6 +45,19 @@ type waiting struct {
 	record []byte
 }
 
+// Group says who the key of a due row of kind Due belongs to, for due.Grouped: the organization, which this process
+// knows of webhooks that it has lately received messages for, else the webhook alone.
+func (s *Service) Group(key string) string {
+	id, err := uuid.Parse(key)
+	if err != nil {
+		return key
+	}
+	if org, ok := s.copies.owner(id); ok {
+		return org.String()
+	}
+	return key
+}
+
 // Dispatch is the handler of due rows of kind Due: it starts the batches of deliveries. The transaction that starts a
 // batch moves its delivery, so that a process that dies leaves both or neither, and a second one finds nothing to
 // start.

@@ -170,6 +170,14 @@ func (c *copies) recent(id uuid.UUID, now time.Time) (found, bool) {
 		secretVersion: one.version}, true
 }
 
+// owner is the organization of a webhook; false where the process does not hold its secrets.
+func (c *copies) owner(id uuid.UUID) (uuid.UUID, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.of[id]
+	return found.orgID, ok
+}
+
 // current returns the secrets of a webhook whose version is this one, or a newer one, with their version.
 func (s *Service) current(ctx context.Context, orgID, id uuid.UUID, version int64) (secrets, int64, error) {
 	if all, ok := s.copies.get(id, version); ok {
