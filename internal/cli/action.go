@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -49,11 +50,9 @@ func (a *action) run(ctx context.Context, p *process, at reflect.Value) error {
 		return err
 	}
 	r.Repeat = r.Method != http.MethodPost && r.Method != http.MethodPatch
-	for _, param := range a.op.Params {
-		if param.Name == "Idempotency-Key" { // with a name of its own a request may be sent again
-			r.Header.Set(param.Name, rand.Text())
-			r.Repeat = true
-		}
+	if a.keyed { // with a name of its own a request may be sent again
+		r.Header.Set(idempotencyKey, cmp.Or(at.FieldByName(shapeKey).String(), rand.Text()))
+		r.Repeat = true
 	}
 	for _, f := range a.fields {
 		if err := a.place(ctx, client, &r, f, at.Field(f.at)); err != nil {
@@ -68,7 +67,11 @@ func (a *action) run(ctx context.Context, p *process, at reflect.Value) error {
 		}
 		return client.Explain(what, a.pages(ctx, p, client, r, flags.form, limit))
 	}
-	return client.Explain(what, a.once(ctx, p, client, r, flags.form))
+	err = client.Explain(what, a.once(ctx, p, client, r, flags.form))
+	if key := r.Header.Get(idempotencyKey); key != "" && exitCode(err) == exitUnavailable {
+		return fmt.Errorf("%w; if it was done, the same command with --idempotency-key %s does not do it again", err, key)
+	}
+	return err
 }
 
 // place puts a value of the path or the query where it belongs; names become ids.

@@ -103,6 +103,6 @@ func accountPath(platform, account string) string {
 func startFlow(ctx context.Context, client *remote.Client, flowID string, body map[string]any) (startAnswer, error) {
 	return remote.Call[startAnswer](ctx, client, remote.Request{ //nolint:wrapcheck // the caller explains it
 		Method: http.MethodPost, Path: flowPath(flowID) + "/trigger", Repeat: true,
-		Header: http.Header{"Idempotency-Key": {rand.Text()}},
+		Header: http.Header{idempotencyKey: {rand.Text()}},
 	}, body)
 }

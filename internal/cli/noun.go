@@ -66,11 +66,16 @@ type action struct {
 	fields []field
 	// list says that the answer comes in pages.
 	list bool
+	// keyed says that a request may have a name, with which it is done once.
+	keyed bool
 	// none is said where there is nothing to list.
 	none string
 	// shape is the struct that arguments are parsed into.
 	shape reflect.Type
 }
+
+// idempotencyKey is the header with the name of a request.
+const idempotencyKey = "Idempotency-Key"
 
 // choicesTag holds the values that a flag may have, for the completion of shells.
 const choicesTag = "choices"
@@ -81,6 +86,7 @@ const (
 	shapeFile  = "File"
 	shapeLimit = "Limit"
 	shapeAll   = "All"
+	shapeKey   = "IdempotencyKey"
 )
 
 // asked tells of which nouns a command line needs the verbs that the document describes: of the one that it begins
@@ -177,6 +183,8 @@ func newAction(doc *apidoc.Document, v verb) *action {
 		switch {
 		case p.Name == "cursor":
 			a.list = true
+		case p.Name == idempotencyKey:
+			a.keyed = true
 		case p.Name == "limit", p.Name == "skip", p.Name == "format", p.In == "header":
 		case p.Name == "order" && v.newest:
 			add(field{in: p.In, name: p.Name}, p.Description+" Default here: desc.", p.Schema)
@@ -192,6 +200,11 @@ func newAction(doc *apidoc.Document, v verb) *action {
 			Tag: tag("name", "file",
 				"short", "f", "placeholder", "FILE", "help",
 				"What to send, as YAML or JSON; - is standard input. Flags go before it.")})
+	}
+	if a.keyed {
+		shape = append(shape, reflect.StructField{Name: shapeKey, Type: reflect.TypeFor[string](),
+			Tag: tag("name", "idempotency-key", "placeholder", "KEY", "help",
+				"Name of this request: it is done once, however often it is sent with it. Default: a new one.")})
 	}
 	if a.list {
 		shape = append(shape,

@@ -30,7 +30,7 @@ func (c *recordsUpload) Run(ctx context.Context, p *process) error {
 	bar := newBar(p.stderr, filepath.Base(c.File))
 	opts := upload.Options{Senders: c.Senders, ChunkSize: c.ChunkSize, Progress: bar.upload}
 	if c.Resume {
-		if opts.Checkpoint, err = upload.Remember("", client.URL, c.File); err != nil {
+		if opts.Checkpoint, err = upload.Remember("", client.URL, c.File, ""); err != nil {
 			return err //nolint:wrapcheck // says everything
 		}
 	}

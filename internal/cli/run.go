@@ -58,16 +58,51 @@ func (c *runCommand) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	facts := runFacts{Flow: flow.ID}
-	sent, err := uploadFile(ctx, p, client, c.File)
+	facts := runFacts{Flow: flow.ID, Estimates: []json.RawMessage{}, Status: batchQueued}
+	remembered, err := upload.Remember("", client.URL, c.File, flow.ID)
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	sent, err := uploadFile(ctx, p, client, c.File, remembered)
+	if err == nil && sent.BatchID != "" && !startedBy(ctx, client, sent.BatchID, flow.ID) {
+		remembered.Forget()
+		sent, err = uploadFile(ctx, p, client, c.File, remembered)
+	}
 	if err != nil {
 		return err
 	}
-	facts.RecordSetID, facts.Records = sent.RecordSetID, sent.Records
-	if facts.Estimates, err = estimates(ctx, client, flow, sent.RecordSetID); err != nil {
+	facts.RecordSetID, facts.Records, facts.BatchID = sent.RecordSetID, sent.Records, sent.BatchID
+	if facts.BatchID != "" {
+		fmt.Fprintln(p.stderr, "The same command was answered nothing before, and had started the flow.")
+	} else if err := c.estimateAndStart(ctx, p, client, flow, &facts); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stderr, "%s records for the flow %s\n", thousands(sent.Records), render.Printable(flow.Name))
+	remembered.Forget()
+	if c.Watch || c.Results != "" {
+		return c.finish(ctx, p, client, facts)
+	}
+	return c.print(p, facts, func(w io.Writer) {
+		fmt.Fprintf(w, "Started batch %s; `flowlane batches watch %s` shows how far it is.\n", facts.BatchID,
+			facts.BatchID)
+	})
+}
+
+// startedBy tells whether a batch is one of a flow.
+func startedBy(ctx context.Context, client *remote.Client, batchID, flowID string) bool {
+	batch, err := remote.Get[struct {
+		FlowID string `json:"definition_id"`
+	}](ctx, client, batchPath(batchID))
+	return err == nil && batch.FlowID == flowID
+}
+
+// estimateAndStart says what the records cost, asks, and starts the batch. Where it fails what was uploaded stays, and
+// the same command goes on with it: a record set is used once, whatever is not answered.
+func (c *runCommand) estimateAndStart(ctx context.Context, p *process, client *remote.Client, flow flowAnswer,
+	facts *runFacts) (err error) {
+	if facts.Estimates, err = estimates(ctx, client, flow, facts.RecordSetID); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stderr, "%s records for the flow %s\n", thousands(facts.Records), render.Printable(flow.Name))
 	for _, text := range facts.Estimates {
 		var e estimateAnswer
 		if err := json.Unmarshal(text, &e); err != nil {
@@ -76,21 +111,16 @@ func (c *runCommand) Run(ctx context.Context, p *process) error {
 		sayEstimate(p.stderr, &e)
 	}
 	if !c.Yes {
-		if err := confirm(p, "Start it?"); err != nil {
-			return fmt.Errorf("%w; what was uploaded is the record set %s", err, sent.RecordSetID)
-		}
+		err = confirm(p, "Start it?")
 	}
-	if facts.BatchID, err = c.start(ctx, client, flow.ID, sent.RecordSetID); err != nil {
-		return err
+	if err == nil {
+		facts.BatchID, err = c.start(ctx, client, flow.ID, facts.RecordSetID)
 	}
-	facts.Status = batchQueued
-	if c.Watch || c.Results != "" {
-		return c.finish(ctx, p, client, facts)
+	if err != nil {
+		return fmt.Errorf("%w; what was uploaded is the record set %s: the same command goes on with it, and starts "+
+			"it once", err, facts.RecordSetID)
 	}
-	return c.print(p, facts, func(w io.Writer) {
-		fmt.Fprintf(w, "Started batch %s; `flowlane batches watch %s` shows how far it is.\n", facts.BatchID,
-			facts.BatchID)
-	})
+	return nil
 }
 
 // flow finds the flow, and refuses one that could not be started before anything is uploaded.
@@ -112,14 +142,11 @@ func (c *runCommand) flow(ctx context.Context, client *remote.Client) (flowAnswe
 }
 
 // uploadFile uploads rows, with a bar; the same file again goes on where it stopped.
-func uploadFile(ctx context.Context, p *process, client *remote.Client, path string) (upload.Result, error) {
+func uploadFile(ctx context.Context, p *process, client *remote.Client, path string,
+	remembered *upload.Checkpoint) (upload.Result, error) {
 	bar := newBar(p.stderr, filepath.Base(path))
 	defer bar.end()
-	opts := upload.Options{Progress: bar.upload}
-	var err error
-	if opts.Checkpoint, err = upload.Remember("", client.URL, path); err != nil {
-		return upload.Result{}, err //nolint:wrapcheck // says everything
-	}
+	opts := upload.Options{Progress: bar.upload, Checkpoint: remembered, Keep: true}
 	source := func() (upload.Rows, io.Closer, error) { return rowfile.Open(path) }
 	return upload.Run(ctx, client, source, opts) //nolint:wrapcheck // says everything
 }

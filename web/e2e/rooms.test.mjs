@@ -78,9 +78,19 @@ describe('schedules', () => {
     await page.getByRole('button', { name: 'Resume' }).click();
     await page.getByRole('button', { name: 'Pause' }).waitFor();
     await page.getByRole('button', { name: 'Run now' }).click();
+    const network = await page.context().newCDPSession(page);
+    await network.send('Fetch.enable', { patterns: [{ urlPattern: '*/run', requestStage: 'Response' }] });
+    network.once('Fetch.requestPaused', async ({ requestId }) => { // it is done, and its answer is lost
+      await network.send('Fetch.failRequest', { requestId, errorReason: 'ConnectionReset' });
+      await network.send('Fetch.disable');
+    });
+    await page.getByRole('button', { name: 'Run it' }).click();
+    await page.getByRole('dialog').getByRole('alert').waitFor();
+    await page.getByRole('button', { name: 'Run it' }).click();
     await page.waitForURL('**/console/batches/*');
     await page.goBack();
     await page.getByText('by hand').waitFor();
+    assert.equal((await server.api('GET', `/flows/schedules/${made.id}/fires`)).items.length, 1, 'it was done once');
     await page.getByRole('list', { name: 'The last 90 days' }).getByText(/: 1 fired$/).waitFor();
     await accessible(page, 'days of a schedule');
     await page.getByRole('button', { name: 'Delete' }).click();

@@ -1,7 +1,10 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 
 import type { BatchBulk, BatchBulkResult } from '../src/api/client';
 import { BulkRun, type Bulk } from '../src/lib/bulk';
+import { startBulk } from '../src/ui/bulk';
+
+vi.mock('../src/api/client', () => ({ patient: { batches: { change: () => new Promise(() => undefined) } } }));
 
 const body: BatchBulk = { action: 'cancel', filter: { status: 'running' } };
 const piece = (ids: string[], next: string | null): BatchBulkResult => ({
@@ -47,5 +50,10 @@ describe('many batches', () => {
     expect(run.bulk.items.length).toBe(1);
     expect(told.at(-1)).toBe('failed');
     expect(String(run.bulk.error)).toContain('gone');
+  });
+
+  it('do not begin beside others, which could not be stopped any more', () => {
+    startBulk(body, 2);
+    expect(() => startBulk({ ...body, action: 'pause' }, 1)).toThrow('wait until it is over, or stop it');
   });
 });

@@ -24,9 +24,9 @@ type checkpointFile struct {
 	Done []int `json:"done"`
 }
 
-// Remember returns the memory, in dir, for a file as it is now: one that was changed is another upload. An empty dir
-// means the user's cache folder.
-func Remember(dir, server, file string) (*Checkpoint, error) {
+// Remember returns the memory, in dir, for a file as it is now and what it is uploaded for: one that was changed is
+// another upload. An empty dir means the user's cache folder.
+func Remember(dir, server, file, purpose string) (*Checkpoint, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", file, err)
@@ -44,7 +44,7 @@ func Remember(dir, server, file string) (*Checkpoint, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder that remembers uploads: %w", err)
 	}
-	key := fmt.Sprintf("%s\n%s\n%d\n%d", server, path, info.Size(), info.ModTime().UnixNano())
+	key := fmt.Sprintf("%s\n%s\n%d\n%d\n%s", server, path, info.Size(), info.ModTime().UnixNano(), purpose)
 	sum := sha256.Sum256([]byte(key))
 	return &Checkpoint{path: filepath.Join(dir, hex.EncodeToString(sum[:12])+".json")}, nil
 }
@@ -89,8 +89,8 @@ func (m *Checkpoint) save(setID string, chunkSize int, done map[int]bool) error 
 	return nil
 }
 
-// forget removes what is remembered: the upload is over, or cannot go on.
-func (m *Checkpoint) forget() {
+// Forget removes what is remembered: the upload is over, or cannot go on.
+func (m *Checkpoint) Forget() {
 	if m != nil {
 		_ = os.Remove(m.path)
 	}

@@ -34,6 +34,9 @@ type Options struct {
 	ChunkSize int
 	// Checkpoint remembers how far the upload came; nil starts anew each time.
 	Checkpoint *Checkpoint
+	// Keep leaves the Checkpoint as it is when the set is sealed, for a caller that forgets it when it has used the
+	// set: the same call then returns the same set, and the batch that used it.
+	Keep bool
 	// Progress is told after every chunk, by one goroutine at a time.
 	Progress func(Progress)
 }
@@ -54,6 +57,8 @@ type Result struct {
 	RecordSetID string `json:"record_set_id"`
 	Records     int64  `json:"records"`
 	ContentHash string `json:"content_hash"`
+	// BatchID is the batch that has used the set of an earlier attempt, with Keep; empty for none.
+	BatchID string `json:"-"`
 }
 
 // chunk is one body, ready to be sent.
@@ -69,6 +74,8 @@ type upload struct {
 	opts   Options
 	survey survey
 	setID  string
+	// batchID is the batch that has used the set.
+	batchID string
 
 	// had are the chunks of an earlier attempt.
 	had map[int]bool
@@ -86,6 +93,7 @@ type recordSet struct {
 	Status      string `json:"status"`
 	ChunkSize   int    `json:"chunk_size"`
 	ContentHash string `json:"content_hash"`
+	BatchID     string `json:"batch_id"`
 }
 
 const setsPath = "/data/record-sets"
@@ -109,6 +117,9 @@ func Run(ctx context.Context, client *remote.Client, source Source, opts Options
 		if err := u.create(ctx); err != nil {
 			return Result{}, err
 		}
+	}
+	if u.batchID != "" {
+		return Result{RecordSetID: u.setID, Records: u.survey.records, BatchID: u.batchID}, nil
 	}
 	u.begin()
 	if err := u.send(ctx, source, sealed); err != nil {
@@ -140,10 +151,10 @@ func (u *upload) resume(ctx context.Context) (sealed bool, err error) {
 	if err != nil {
 		return false, u.client.Explain("read the record set of the earlier attempt", err)
 	}
-	if set.Status == "consumed" || set.ChunkSize != m.ChunkSize {
+	if set.Status == "consumed" && (!u.opts.Keep || set.BatchID == "") || set.ChunkSize != m.ChunkSize {
 		return false, nil
 	}
-	u.setID = set.ID
+	u.setID, u.batchID = set.ID, set.BatchID
 	u.survey.chunkSize = set.ChunkSize
 	for _, index := range m.Done {
 		u.done[index] = true
@@ -231,13 +242,16 @@ func (u *upload) seal(ctx context.Context) (Result, error) {
 		Repeat: true}, map[string]int64{"expected_count": u.survey.records})
 	if err != nil {
 		if remote.Status(err) == http.StatusConflict {
-			u.opts.Checkpoint.forget() // what is remembered does not fit the server: start anew
+			u.opts.Checkpoint.Forget() // what is remembered does not fit the server: start anew
 		}
 		return Result{}, u.client.Explain("seal the record set "+u.setID, err)
 	}
-	u.opts.Checkpoint.forget()
+	if !u.opts.Keep {
+		u.opts.Checkpoint.Forget()
+	}
 	local := recordset.ContentHash(u.digests)
 	if got := set.ContentHash; got != local {
+		u.opts.Checkpoint.Forget()
 		return Result{}, fmt.Errorf("record set %s holds other rows than the file (content hash %s, expected %s): "+
 			"delete it and upload again",
 			u.setID, got, local)

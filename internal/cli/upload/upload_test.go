@@ -120,7 +120,7 @@ func from(path string) upload.Source {
 
 func (s *server) remember(t *testing.T, dir, path string) *upload.Checkpoint {
 	t.Helper()
-	m, err := upload.Remember(dir, s.URL, path)
+	m, err := upload.Remember(dir, s.URL, path, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,16 +1,17 @@
 import { Link } from '@tanstack/react-router';
 
 import { flowlane, type Domain } from '../api/client';
-import { useLive } from '../api/live';
+import { all, useLive } from '../api/live';
 import { Empty, Failure, Head, Loading, Time } from '../ui/parts';
 
 /** The provider accounts of the organization, and the credentials that it limits: what each has left, and who waits for it. */
 export function Accounts() {
   const domains = useLive(['domains'], async (signal) => {
-    const credentials = await flowlane.credentials.list({ query: { limit: 200 }, signal });
-    const platforms = [...new Set(credentials.items.filter((c) => c.tenancy_id ?? c.limits).map((c) => c.platform_id))];
-    const lists = await Promise.all(platforms.map((platform) => flowlane.dispatch.listDomains({ path: { platform }, query: { limit: 200 }, signal })));
-    return lists.flatMap((l) => l.items);
+    const credentials = await all((page) => flowlane.credentials.list({ query: { limit: 200, ...page }, signal }));
+    const platforms = [...new Set(credentials.filter((c) => c.tenancy_id ?? c.limits).map((c) => c.platform_id))];
+    const lists = await Promise.all(platforms.map((platform) =>
+      all((page) => flowlane.dispatch.listDomains({ path: { platform }, query: { limit: 200, ...page }, signal }))));
+    return lists.flat();
   });
   return (
     <>

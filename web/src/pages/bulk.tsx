@@ -34,6 +34,7 @@ export function AskBulk({ action, filter, chosen, close }: Props) {
   const [reason, setReason] = useState('');
   const [minutes, setMinutes] = useState('');
   const [typed, setTyped] = useState('');
+  const [refused, setRefused] = useState<Error>();
   const { label, effect } = actions[action];
   const meant = useQuery({
     queryKey: ['bulk', action, filter], gcTime: 0, staleTime: 0,
@@ -45,13 +46,17 @@ export function AskBulk({ action, filter, chosen, close }: Props) {
     const body: BatchBulk = { action, filter };
     if (reason) body.reason = reason;
     if (minutes) body.duration_seconds = Math.round(Number(minutes) * 60);
-    startBulk(body, total);
-    close();
+    try {
+      startBulk(body, total);
+      close();
+    } catch (error) {
+      setRefused(error as Error);
+    }
   };
   return (
     <Ask
       title={`${label} batches`} action={meant.data ? `${label}: ${batches(total)}` : label}
-      busy={meant.isFetching} disabled={total === 0 || !confirmed} error={meant.error} onGo={go} onClose={close}
+      busy={meant.isFetching} disabled={total === 0 || !confirmed} error={meant.error ?? refused} onGo={go} onClose={close}
     >
       {meant.isPending && <Loading />}
       {meant.data && (total === 0

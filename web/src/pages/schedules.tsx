@@ -1,9 +1,11 @@
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
 
 import { flowlane, type Fire, type FireStatus, type Schedule, type ScheduleInput, type SchedulePreview } from '../api/client';
 import { useLive } from '../api/live';
 import { exactly } from '../lib/exact';
 import { words } from '../lib/format';
+import { RequestKey } from '../lib/key';
 import { useFlows } from '../ui/flows';
 import { Act, Confirm, Form, type Field } from '../ui/form';
 import { Listing } from '../ui/listing';
@@ -44,10 +46,6 @@ export function SchedulePage() {
   const read = useLive(['schedule', scheduleId], (signal) => exactly(flowlane.schedules.get({ path, signal, parseAs: 'text' })));
   const s = read.data;
   if (!s) return read.error ? <Failure error={read.error} retry={() => void read.refetch()} /> : <Loading />;
-  const run = async () => {
-    const { batch_id: batchId } = await flowlane.schedules.run({ path });
-    await navigate({ to: '/batches/$batchId', params: { batchId }, search: {} });
-  };
   const remove = async () => {
     await flowlane.schedules.delete({ path });
     await navigate({ to: '/schedules' });
@@ -55,7 +53,7 @@ export function SchedulePage() {
   return (
     <>
       <Head title={s.description || s.cron_expression} back={{ to: '/schedules', label: 'Schedules' }}>
-        <Act label="Run now" run={run} />
+        <Act label="Run now" ask={(close) => <Run scheduleId={scheduleId} close={close} />} />
         <Act label={s.enabled ? 'Pause' : 'Resume'} run={() => flowlane.schedules.update({ path, body: { enabled: !s.enabled } })} />
         <Act label="Edit" ask={(close) => <Edit schedule={s} close={close} />} />
         <Act
@@ -104,6 +102,22 @@ export function SchedulePage() {
         />
       </section>
     </>
+  );
+}
+
+/** Asks before the flow of a schedule starts besides its slots. */
+function Run({ scheduleId, close }: { scheduleId: string; close: () => void }) {
+  const navigate = useNavigate();
+  const [key] = useState(() => new RequestKey());
+  const run = async () => {
+    const headers = { 'Idempotency-Key': key.for(scheduleId) };
+    const started = await flowlane.schedules.run({ path: { schedule_id: scheduleId }, headers });
+    await navigate({ to: '/batches/$batchId', params: { batchId: started.batch_id }, search: {} });
+  };
+  return (
+    <Confirm title="Run this schedule now" action="Run it" onGo={run} onClose={close}>
+      <p>Its flow starts once, at once. When it starts next by the clock stays as it is.</p>
+    </Confirm>
   );
 }
 

@@ -3,8 +3,8 @@ import { useRef, useState } from 'react';
 
 import type { Definition, RecordSet, TriggerRequest } from '../api/client';
 import { useChange } from '../api/live';
-import { write } from '../lib/exact';
 import { count, span } from '../lib/format';
+import { RequestKey } from '../lib/key';
 import { Button, Failure } from '../ui/parts';
 import { startBatch, type Job, type State } from '../upload/job';
 import { Progress, useFocus } from './start-progress';
@@ -25,11 +25,9 @@ interface Props {
 export function Go({ flow, records, plan, set, current, may }: Props) {
   const [typed, setTyped] = useState('');
   const navigate = useNavigate();
-  const key = useRef({ of: '', is: '' });
+  const [key] = useState(() => new RequestKey());
   const start = useChange(async (request: TriggerRequest) => {
-    const of = write([flow.id, request]);
-    if (key.current.of !== of) key.current = { of, is: crypto.randomUUID() };
-    const batchId = await startBatch({ flow: flow.id, request }, set!.id, key.current.is);
+    const batchId = await startBatch({ flow: flow.id, request }, set!.id, key.for([flow.id, request]));
     await navigate({ to: '/batches/$batchId', params: { batchId }, search: {} });
   });
   const phase = current?.state.phase;

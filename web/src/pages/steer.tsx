@@ -4,6 +4,7 @@ import { useState } from 'react';
 import { flowlane, type Batch, type BatchRetry } from '../api/client';
 import { useChange } from '../api/live';
 import { count } from '../lib/format';
+import { RequestKey } from '../lib/key';
 import { Ask } from '../ui/parts';
 
 interface Props {
@@ -75,9 +76,10 @@ export function RetryBatch({ batch, close, groups }: Props & { groups?: { ids: s
   const navigate = useNavigate();
   const [chosen, setChosen] = useState<string[]>(() => retried.filter((s) => s !== 'rejected' && batch.job_counts[s] > 0));
   const body: BatchRetry = groups ? { groups: groups.ids } : { job_statuses: retried.filter((s) => chosen.includes(s)) };
+  const [key] = useState(() => new RequestKey());
   const records = groups ? groups.records : retried.filter((s) => chosen.includes(s)).reduce((n, s) => n + batch.job_counts[s], 0);
   const retry = useChange(async () => {
-    const started = await flowlane.batches.retry({ path: { batch_id: batch.id }, body });
+    const started = await flowlane.batches.retry({ path: { batch_id: batch.id }, body, headers: { 'Idempotency-Key': key.for(body) } });
     await navigate({ to: '/batches/$batchId', params: { batchId: started.batch_id }, search: {} });
   }, close);
   return (

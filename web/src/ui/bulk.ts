@@ -12,8 +12,9 @@ function show(bulk: BulkRun['bulk'] | undefined): void {
   for (const listener of listeners) listener();
 }
 
-/** Begins with many batches. It goes on while other screens are looked at. */
+/** Begins with many batches. It goes on while other screens are looked at; until it is over nothing else begins, so that it can be stopped. */
 export function startBulk(body: BatchBulk, total: number): void {
+  if (shown?.state === 'running') throw new Error('Something is being done to other batches: wait until it is over, or stop it.');
   run = new BulkRun(body, total, (piece) => patient.batches.change({ body: piece }), show);
   void run.go();
 }

@@ -1,7 +1,7 @@
 import { useSyncExternalStore } from 'react';
 
 import { flowlane, patient, type RecordSet, type TriggerRequest } from '../api/client';
-import { write } from '../lib/exact';
+import { RequestKey } from '../lib/key';
 import { Reader } from './reader';
 import type { Report } from './report';
 import { formatOf } from './rows';
@@ -39,7 +39,8 @@ export class Job {
   private plan: Plan | undefined;
   /** Somebody has paused the upload, or left it, perhaps before anything was sent. */
   private paused = false;
-  private key: { of: string; is: string } | undefined;
+  /** A start whose answer was lost does not happen twice. */
+  private readonly key = new RequestKey();
 
   constructor(readonly file: File, private readonly changed: () => void) {
     this.reader = new Reader(file, formatOf(file.name)!);
@@ -153,17 +154,10 @@ export class Job {
     }
     this.set({ phase: 'starting', error: undefined });
     try {
-      this.set({ phase: 'started', batchId: await startBatch(this.plan, this.state.set!.id, this.keyOf(this.plan)) });
+      this.set({ phase: 'started', batchId: await startBatch(this.plan, this.state.set!.id, this.key.for(this.plan)) });
     } catch (error) {
       this.set({ phase: 'sealed', error });
     }
-  }
-
-  /** The same key for the same start, so that one whose answer was lost does not happen twice. */
-  private keyOf(plan: Plan): string {
-    const of = write(plan);
-    if (this.key?.of !== of) this.key = { of, is: crypto.randomUUID() };
-    return this.key.is;
   }
 
   close(): void {
