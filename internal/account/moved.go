@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -46,6 +48,12 @@ func elsewhere(to string) *fault.Error {
 			Detail: "The organization is being moved to another place; try again"}
 	}
 	return &fault.Error{Code: fault.Moved, Detail: "The organization has moved to another address", To: to}
+}
+
+// MovingError tells an operator that the status of an organization is its move's.
+func MovingError(orgID uuid.UUID) error {
+	return fmt.Errorf("organization %s is on its way to another cell: end the move, or take it back with "+
+		"flowlane org move --abort, first", orgID)
 }
 
 // refuseOrLead returns where an organization is that went to another cell, else the refusal.

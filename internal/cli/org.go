@@ -243,6 +243,9 @@ func (c *orgSuspend) set(ctx context.Context, p *process, pool *pgxpool.Pool, id
 		return account.Audit(ctx, tx, "organization", id.String())
 	})
 	if pg.IsNoRows(err) {
+		if now, err := db.New().OrgGet(ctx, pool, id); err == nil && now.Status == "moving" {
+			return org, account.MovingError(id) //nolint:wrapcheck // says everything
+		}
 		if _, deleted := db.New().DeletionGet(ctx, pool, id); deleted == nil {
 			return org, fmt.Errorf("organization %s is deleted, or is being deleted: nothing takes that back", id)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
+	"flowlane/internal/account"
 	"flowlane/internal/app"
 	"flowlane/internal/pg"
 	"flowlane/internal/retention"
@@ -80,8 +81,7 @@ func (c *orgDelete) begin(ctx context.Context, p *process, pool *pgxpool.Pool, i
 	case org.Status == "deleted":
 		return nil
 	case org.Status == "moving":
-		return fmt.Errorf("organization %s is on its way to another cell: end the move, or take it back with "+
-			"flowlane org move --abort, first", id)
+		return account.MovingError(id) //nolint:wrapcheck // says everything
 	case org.Name != c.Name:
 		return fmt.Errorf("organization %s is called %q and not %q: nothing was deleted", id, org.Name, c.Name)
 	}

@@ -73,6 +73,19 @@ func TestMove_Numbers(t *testing.T) {
 	assert.True(t, kept, "what refers to them does so")
 }
 
+// cutAt has the move be cut off at the beginning of a step.
+func (m *move) cutAt(t *testing.T, at string) {
+	t.Helper()
+	ctx, cut := context.WithCancel(m.ctx)
+	m.Say = func(step string) {
+		if step == at {
+			cut()
+		}
+	}
+	require.ErrorIs(t, m.Run(ctx), context.Canceled)
+	m.Say = nil
+}
+
 // copyForTest copies without the steps before, which have no requests to end here.
 func (m *move) copyForTest(t *testing.T) error {
 	t.Helper()
@@ -206,16 +219,9 @@ func (m *move) gone(t *testing.T) {
 func TestAbort_Everything(t *testing.T) {
 	t.Parallel()
 	m := setup(t)
-	ctx, cut := context.WithCancel(m.ctx)
-	m.Say = func(step string) {
-		if step == "switch" {
-			cut()
-		}
-	}
-	require.ErrorIs(t, m.Run(ctx), context.Canceled)
+	m.cutAt(t, "switch")
 	_, err := m.ToPauses.PauseEverything(m.ctx, "for a while")
 	require.NoError(t, err)
-	m.Say = nil
 	require.NoError(t, m.Abort(m.ctx))
 	_, err = m.ToPauses.ReleaseEverything(m.ctx)
 	require.NoError(t, err)

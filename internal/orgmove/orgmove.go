@@ -189,7 +189,7 @@ WHERE org_id = $1 AND state IN ('intent', 'unknown', 'awaiting')`, m.OrgID).Scan
 func (m *Mover) refuse(ctx context.Context) error {
 	var left float64 // seconds
 	err := pg.InTx(ctx, m.from, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "UPDATE flow.organization SET status = 'moving' WHERE id = $1", m.OrgID)
+		err := m.setMoving(ctx, tx)
 		if err == nil {
 			_, err = tx.Exec(ctx, m.sql(names))
 		}
@@ -212,6 +212,27 @@ WHERE org_id = $1 RETURNING $2 - extract(epoch FROM flow.clock() - refused_at)::
 	case <-time.After(time.Duration(left * float64(time.Second))):
 		return nil
 	}
+}
+
+// setMoving keeps the status for the other cell as it is now, and has nobody else change it: it may have been suspended
+// since the move began, or be deleted.
+func (m *Mover) setMoving(ctx context.Context, tx pgx.Tx) error {
+	var status string
+	err := tx.QueryRow(ctx, "SELECT status FROM flow.organization WHERE id = $1 FOR NO KEY UPDATE", m.OrgID).Scan(&status)
+	switch {
+	case err != nil:
+		return err //nolint:wrapcheck // by the caller
+	case status == "moving": // before this was cut off
+		return nil
+	case status != "active" && status != "suspended":
+		return fmt.Errorf(noLonger, status)
+	}
+	m.was = status
+	_, err = tx.Exec(ctx, "UPDATE flow.move SET was_status = $2 WHERE org_id = $1", m.OrgID, status)
+	if err == nil {
+		_, err = tx.Exec(ctx, "UPDATE flow.organization SET status = 'moving' WHERE id = $1", m.OrgID)
+	}
+	return err //nolint:wrapcheck // by the caller
 }
 
 // close has what was let in before be refused where it writes (pg.WithOrg), and waits for all that may have been
@@ -254,7 +275,11 @@ func (m *Mover) switchOver(ctx context.Context) error {
 	return pg.InTx(ctx, m.from, func(ctx context.Context, tx pgx.Tx) error {
 		moved, err := tx.Exec(ctx, "UPDATE flow.organization SET status = 'moved' WHERE id = $1 AND status = 'moving'",
 			m.OrgID)
-		if err == nil && moved.RowsAffected() == 1 {
+		if err == nil && moved.RowsAffected() == 0 {
+			err = errors.New("its status is no longer moving, which nothing but a move sets: find out who has changed it, " +
+				"and take the move back with --abort")
+		}
+		if err == nil {
 			_, err = tx.Exec(ctx, "UPDATE flow.move SET moved_at = flow.clock() WHERE org_id = $1", m.OrgID)
 		}
 		if err == nil {

@@ -62,14 +62,20 @@ type Organizations struct {
 
 // Begin has an organization be deleted: from now on its requests are refused, and those who work delete all that it
 // has, in pieces. Once begun it cannot be taken back, and is begun again without harm. Errors of pgx where there is no
-// such organization.
+// such organization; an error that says what to do for one that requests cannot reach because it moves.
 func (s *Organizations) Begin(ctx context.Context, orgID uuid.UUID) error {
 	ctx = account.AsOperator(ctx, orgID, deletionName)
 	return pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		q := db.New()
+		if err := q.RetentionLock(ctx, tx, orgID); err != nil { // its status stays as it is read
+			return fmt.Errorf("lock the organization: %w", err)
+		}
 		org, err := q.OrgGet(ctx, tx, orgID)
 		if err != nil {
 			return err //nolint:wrapcheck // the caller knows which
+		}
+		if org.Status == "moving" {
+			return account.MovingError(orgID)
 		}
 		if org.Status == "active" || org.Status == "suspended" || org.Status == "moved" {
 			if _, err := q.OrgSetStatus(ctx, tx, db.OrgSetStatusParams{ID: orgID, Status: "deleting"}); err != nil {
