@@ -165,15 +165,18 @@ SELECT count(*) FROM sets;
 -- name: DeletionBegin :exec
 -- An organization that went to another cell and came back has the receipt of what was deleted here before.
 INSERT INTO flow.deletion (org_id) VALUES (@org_id)
-ON CONFLICT (org_id) DO UPDATE SET begun_at = excluded.begun_at, ended_at = NULL, rows = excluded.rows;
+ON CONFLICT (org_id) DO UPDATE SET begun_at = excluded.begun_at, ended_at = NULL, awaited = NULL, rows = excluded.rows;
 
 -- name: DeletionGet :one
 SELECT * FROM flow.deletion WHERE org_id = @org_id;
 
 -- name: DeletionLock :one
 -- A deletion that is under way, and the time. Whoever else works on it waits.
-SELECT d.begun_at, flow.clock()::timestamptz AS now FROM flow.deletion d WHERE d.org_id = @org_id AND d.ended_at IS NULL
-    FOR NO KEY UPDATE;
+SELECT d.begun_at, d.awaited, flow.clock()::timestamptz AS now FROM flow.deletion d
+WHERE d.org_id = @org_id AND d.ended_at IS NULL FOR NO KEY UPDATE;
+
+-- name: DeletionAwait :exec
+UPDATE flow.deletion d SET awaited = @awaited::text[] WHERE d.org_id = @org_id;
 
 -- name: DeletionNote :exec
 -- Adds to the receipt.
@@ -254,12 +257,6 @@ WITH ended AS (
 UPDATE flow.organization o SET status = 'deleted', name = 'deleted', external_id = NULL, request_limits = '{}'
     WHERE o.id = @org_id;
 
--- name: HousekeepOrganizations :execrows
--- Those that were deleted and whose audit log is gone.
-WITH gone AS (
-    SELECT o.id FROM flow.organization o
-    WHERE o.status = 'deleted' AND NOT EXISTS (SELECT FROM flow.audit_log l WHERE l.org_id = o.id) LIMIT @max_rows
-), kept AS (
-    DELETE FROM flow.retention r USING gone g WHERE r.org_id = g.id
-)
-DELETE FROM flow.organization o USING gone g WHERE o.id = g.id;
+-- name: HousekeepOrganizations :one
+-- Those that were deleted and whose audit log is gone. kept are those to which rows refer.
+SELECT f.gone::bigint AS gone, coalesce(f.kept, '')::text AS kept FROM flow.forget_organizations(@max_rows) f;

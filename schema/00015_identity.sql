@@ -141,6 +141,13 @@ COMMENT ON FUNCTION flow.refuse_moved(flow.move) IS
     'Fails, and says in the detail where the organization is once it has moved: package pg has transactions of '
     'requests call it.';
 
+CREATE FUNCTION flow.refuse_deleted(org uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'organization % is deleted', org USING ERRCODE = 'FLDEL';
+END $$;
+COMMENT ON FUNCTION flow.refuse_deleted(uuid) IS
+    'Fails: package pg has transactions of requests call it for an organization that is deleted, or on its way there.';
+
 CREATE TABLE flow.move_name (
     name bytea PRIMARY KEY,
     org_id uuid NOT NULL REFERENCES flow.move (org_id) ON DELETE CASCADE

@@ -54,6 +54,7 @@ CREATE TABLE flow.deletion (
     org_id uuid PRIMARY KEY,
     begun_at timestamptz NOT NULL DEFAULT flow.clock(),
     ended_at timestamptz,
+    awaited text[],
     rows jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(rows) = 'object')
 );
 COMMENT ON TABLE flow.deletion IS
@@ -61,6 +62,9 @@ COMMENT ON TABLE flow.deletion IS
 COMMENT ON COLUMN flow.deletion.org_id IS 'The organization that was.';
 COMMENT ON COLUMN flow.deletion.begun_at IS 'When an operator said so.';
 COMMENT ON COLUMN flow.deletion.ended_at IS 'When nothing was left but the audit log; null before that.';
+COMMENT ON COLUMN flow.deletion.awaited IS
+    'Transactions of the database that were open when rows began to go, and may have written for a request that was let '
+    'in before. It does not end before them. Null until then.';
 COMMENT ON COLUMN flow.deletion.rows IS 'How many rows went, by table.';
 
 -- A table whose rows others refer to has its turn once those are gone.
@@ -99,6 +103,29 @@ END $$;
 COMMENT ON FUNCTION flow.erase_organization(uuid, text[], int) IS
     'Deletes up to so many rows of an organization from each table that has any, or from these tables only, and says '
     'how many. Batches, record sets, blobs and the audit log go other ways.';
+
+CREATE FUNCTION flow.forget_organizations(max_rows int, OUT gone bigint, OUT kept text) LANGUAGE plpgsql AS $$
+DECLARE
+    org uuid;
+BEGIN
+    gone := 0;
+    FOR org IN
+        SELECT o.id FROM flow.organization o
+        WHERE o.status = 'deleted' AND NOT EXISTS (SELECT FROM flow.audit_log l WHERE l.org_id = o.id)
+    LOOP
+        EXIT WHEN gone >= max_rows;
+        BEGIN
+            DELETE FROM flow.retention r WHERE r.org_id = org;
+            DELETE FROM flow.organization o WHERE o.id = org;
+            gone := gone + 1;
+        EXCEPTION WHEN foreign_key_violation THEN
+            kept := concat_ws('; ', kept, format('organization %s: %s', org, SQLERRM));
+        END;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION flow.forget_organizations(int) IS
+    'Takes away what is left of organizations that were deleted and whose audit log is gone, up to so many, and says '
+    'how many went, and which ones rows still refer to.';
 
 -- By the indexes that housekeeping finds old rows by, one row for each kind and organization. It reckons itself what
 -- flow.retention_now and flow.kept_since say: whoever reads a view runs its functions with rights of their own.

@@ -933,6 +933,8 @@ type FlowDeletion struct {
 	BegunAt time.Time
 	// When nothing was left but the audit log; null before that.
 	EndedAt *time.Time
+	// Transactions of the database that were open when rows began to go, and may have written for a request that was let in before. It does not end before them. Null until then.
+	Awaited []string
 	// How many rows went, by table.
 	Rows json.RawMessage
 }

@@ -148,9 +148,23 @@ func (q *Queries) BatchesOld(ctx context.Context, db DBTX, arg BatchesOldParams)
 	return items, nil
 }
 
+const deletionAwait = `-- name: DeletionAwait :exec
+UPDATE flow.deletion d SET awaited = $1::text[] WHERE d.org_id = $2
+`
+
+type DeletionAwaitParams struct {
+	Awaited []string
+	OrgID   uuid.UUID
+}
+
+func (q *Queries) DeletionAwait(ctx context.Context, db DBTX, arg DeletionAwaitParams) error {
+	_, err := db.Exec(ctx, deletionAwait, arg.Awaited, arg.OrgID)
+	return err
+}
+
 const deletionBegin = `-- name: DeletionBegin :exec
 INSERT INTO flow.deletion (org_id) VALUES ($1)
-ON CONFLICT (org_id) DO UPDATE SET begun_at = excluded.begun_at, ended_at = NULL, rows = excluded.rows
+ON CONFLICT (org_id) DO UPDATE SET begun_at = excluded.begun_at, ended_at = NULL, awaited = NULL, rows = excluded.rows
 `
 
 // An organization that went to another cell and came back has the receipt of what was deleted here before.
@@ -181,7 +195,7 @@ func (q *Queries) DeletionEnd(ctx context.Context, db DBTX, arg DeletionEndParam
 }
 
 const deletionGet = `-- name: DeletionGet :one
-SELECT org_id, begun_at, ended_at, rows FROM flow.deletion WHERE org_id = $1
+SELECT org_id, begun_at, ended_at, awaited, rows FROM flow.deletion WHERE org_id = $1
 `
 
 func (q *Queries) DeletionGet(ctx context.Context, db DBTX, orgID uuid.UUID) (FlowDeletion, error) {
@@ -191,18 +205,20 @@ func (q *Queries) DeletionGet(ctx context.Context, db DBTX, orgID uuid.UUID) (Fl
 		&i.OrgID,
 		&i.BegunAt,
 		&i.EndedAt,
+		&i.Awaited,
 		&i.Rows,
 	)
 	return i, err
 }
 
 const deletionLock = `-- name: DeletionLock :one
-SELECT d.begun_at, flow.clock()::timestamptz AS now FROM flow.deletion d WHERE d.org_id = $1 AND d.ended_at IS NULL
-    FOR NO KEY UPDATE
+SELECT d.begun_at, d.awaited, flow.clock()::timestamptz AS now FROM flow.deletion d
+WHERE d.org_id = $1 AND d.ended_at IS NULL FOR NO KEY UPDATE
 `
 
 type DeletionLockRow struct {
 	BegunAt time.Time
+	Awaited []string
 	Now     time.Time
 }
 
@@ -210,7 +226,7 @@ type DeletionLockRow struct {
 func (q *Queries) DeletionLock(ctx context.Context, db DBTX, orgID uuid.UUID) (DeletionLockRow, error) {
 	row := db.QueryRow(ctx, deletionLock, orgID)
 	var i DeletionLockRow
-	err := row.Scan(&i.BegunAt, &i.Now)
+	err := row.Scan(&i.BegunAt, &i.Awaited, &i.Now)
 	return i, err
 }
 
@@ -295,23 +311,21 @@ func (q *Queries) ErasuresLock(ctx context.Context, db DBTX, arg ErasuresLockPar
 	return items, nil
 }
 
-const housekeepOrganizations = `-- name: HousekeepOrganizations :execrows
-WITH gone AS (
-    SELECT o.id FROM flow.organization o
-    WHERE o.status = 'deleted' AND NOT EXISTS (SELECT FROM flow.audit_log l WHERE l.org_id = o.id) LIMIT $1
-), kept AS (
-    DELETE FROM flow.retention r USING gone g WHERE r.org_id = g.id
-)
-DELETE FROM flow.organization o USING gone g WHERE o.id = g.id
+const housekeepOrganizations = `-- name: HousekeepOrganizations :one
+SELECT f.gone::bigint AS gone, coalesce(f.kept, '')::text AS kept FROM flow.forget_organizations($1) f
 `
 
-// Those that were deleted and whose audit log is gone.
-func (q *Queries) HousekeepOrganizations(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
-	result, err := db.Exec(ctx, housekeepOrganizations, maxRows)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type HousekeepOrganizationsRow struct {
+	Gone int64
+	Kept string
+}
+
+// Those that were deleted and whose audit log is gone. kept are those to which rows refer.
+func (q *Queries) HousekeepOrganizations(ctx context.Context, db DBTX, maxRows int32) (HousekeepOrganizationsRow, error) {
+	row := db.QueryRow(ctx, housekeepOrganizations, maxRows)
+	var i HousekeepOrganizationsRow
+	err := row.Scan(&i.Gone, &i.Kept)
+	return i, err
 }
 
 const orgBatchesErase = `-- name: OrgBatchesErase :one

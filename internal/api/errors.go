@@ -21,6 +21,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/api/violation"
 	"flowlane/internal/fault"
+	"flowlane/internal/pg"
 )
 
 // statuses is the one table from codes to statuses.
@@ -57,6 +58,9 @@ func (h errorHandler) NewError(ctx context.Context, err error) *oas.ErrorStatusC
 	}
 	if f := account.MovedAway(err); f != nil {
 		return h.answer(ctx, f)
+	}
+	if pg.IsDeleted(err) {
+		return h.answer(ctx, unauthenticated)
 	}
 	var f *fault.Error
 	if errors.As(err, &f) && statuses[f.Code] != 0 {

@@ -7,8 +7,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stays fails where the organization $1 goes to another cell, and has nothing written any more in this one (flow.move).
-const stays = "(SELECT flow.refuse_moved(m) FROM flow.move m WHERE m.org_id = $1::text::uuid AND m.closed_at IS NOT NULL)"
+// stays fails where the organization $1 goes to another cell, and has nothing written any more in this one (flow.move),
+// and where it is deleted, or on its way there: what came late would stay behind. Where both hold it has moved.
+const stays = "(SELECT flow.refuse_moved(m) FROM flow.move m WHERE m.org_id = $1::text::uuid " +
+	"AND m.closed_at IS NOT NULL), (SELECT flow.refuse_deleted(o.id) FROM flow.organization o " +
+	"WHERE o.id = $1::text::uuid AND o.status IN ('deleting', 'deleted'))"
+
+// IsDeleted tells that something was refused because its organization is being deleted, or is deleted.
+func IsDeleted(err error) bool {
+	pe, ok := asPg(err)
+	return ok && pe.Code == "FLDEL"
+}
 
 // MovedTo tells that something was refused because its organization goes to another cell. to is the root of the API
 // there, without /v1, once it has moved, and empty before.
@@ -22,7 +31,7 @@ func MovedTo(err error) (to string, is bool) {
 
 // orgTx is a transaction for an organization, which commits only while that stays. It looks when it commits, together
 // with the commit: what is written with the beginning of a transaction is planned each time, which takes as long as
-// the beginning itself. A move waits for transactions that may have looked before (internal/orgmove).
+// the beginning itself. Moves and deletions wait for transactions that may have looked before (OpenTransactions).
 type orgTx struct {
 	pgx.Tx
 

@@ -158,6 +158,35 @@ func TestScoped_Moved(t *testing.T) {
 	require.NoError(t, tried(mine, s.Scoped, none))
 }
 
+// TestScoped_Deleted: what runs for an organization that is being deleted is refused, a transaction that began before
+// included, unless it has moved.
+func TestScoped_Deleted(t *testing.T) {
+	t.Parallel()
+	s := newScoped(t)
+	mine := pg.WithOrg(t.Context(), s.mine)
+	for _, ctx := range []context.Context{mine, pg.AsWorker(mine)} {
+		exec(t, s.owner, "UPDATE flow.organization SET status = 'suspended'")
+		err := pg.InTx(ctx, s.Scoped, func(_ context.Context, tx pgx.Tx) error {
+			exec(t, tx, "UPDATE flow.variable_set SET created_by = 'late'")
+			exec(t, s.owner, fmt.Sprintf("UPDATE flow.organization SET status = 'deleting' WHERE id = '%s'", s.mine))
+			return nil
+		})
+		require.True(t, pg.IsDeleted(err), "%v", err)
+		require.False(t, pg.CommitUnknown(err))
+		_, err = s.Exec(ctx, "UPDATE flow.variable_set SET created_by = 'late'")
+		require.True(t, pg.IsDeleted(err), "%v", err)
+	}
+	require.Zero(t, count(t, s.owner, "SELECT count(*) FROM flow.variable_set WHERE created_by = 'late'"))
+	_, err := s.Exec(pg.WithOrg(t.Context(), s.other), "SELECT 1")
+	require.NoError(t, err)
+	exec(t, s.owner, fmt.Sprintf("INSERT INTO flow.move (org_id, to_url, was_status, closed_at, moved_at) "+
+		"VALUES ('%s', 'https://there', 'active', now(), now())", s.mine))
+	_, err = s.Exec(mine, "SELECT 1")
+	to, is := pg.MovedTo(err)
+	require.True(t, is, "%v", err)
+	require.Equal(t, "https://there", to)
+}
+
 // TestScoped_NoOrganization: in the role of requests nothing is seen before it is said for whom.
 func TestScoped_NoOrganization(t *testing.T) {
 	t.Parallel()

@@ -167,7 +167,7 @@ func (in Installation) Steps(pool pg.Beginner) []func(ctx context.Context, conn 
 				MaxRows: most})
 		},
 		in.eraseDeliveries,
-		q.HousekeepOrganizations,
+		forgetOrganizations,
 		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
 			return q.HousekeepAudit(ctx, conn, db.HousekeepAuditParams{KeepSeconds: in.seconds(AuditLog),
 				MaxRows: most})
@@ -179,6 +179,16 @@ func (in Installation) Steps(pool pg.Beginner) []func(ctx context.Context, conn 
 			return q.HousekeepRollup(ctx, conn, db.HousekeepRollupParams{KeepSeconds: in.seconds(Usage), MaxRows: most})
 		},
 	}
+}
+
+// forgetOrganizations takes away what is left of organizations that were deleted. One that cannot go keeps no other.
+func forgetOrganizations(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
+	out, err := db.New().HousekeepOrganizations(ctx, conn, most)
+	if err == nil && out.Kept != "" {
+		err = fmt.Errorf("rows refer to what was deleted: delete them by hand, what is left then goes by itself: %s",
+			out.Kept)
+	}
+	return out.Gone, err //nolint:wrapcheck // by the caller
 }
 
 // eraseDeliveries deletes deliveries that are over, webhook by webhook.

@@ -3,6 +3,8 @@ package retention
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -99,12 +101,12 @@ func (s *Organizations) Delete(ctx context.Context, l *due.Lease) (time.Time, er
 	if err != nil {
 		return time.Time{}, err
 	}
-	ctx = account.AsOperator(ctx, orgID, deletionName)
+	operator := account.AsOperator(ctx, orgID, deletionName)
 	erased := false // of the store
 	for began := time.Now(); time.Since(began) < deletionTurn; {
 		var again time.Time
 		var more, store bool
-		err := pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		err := pg.InTx(operator, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
 			d, err := db.New().DeletionLock(ctx, tx, orgID)
 			if pg.IsNoRows(err) {
 				return nil
@@ -116,7 +118,7 @@ func (s *Organizations) Delete(ctx context.Context, l *due.Lease) (time.Time, er
 				again = quiet
 				return nil
 			}
-			p := &deleting{s, tx, db.New(), orgID, receipt{}, erased, false}
+			p := &deleting{s, tx, db.New(), orgID, d.Awaited, receipt{}, erased, false}
 			var under bool
 			if more, under, err = p.piece(ctx); err != nil {
 				return err
@@ -131,7 +133,7 @@ func (s *Organizations) Delete(ctx context.Context, l *due.Lease) (time.Time, er
 			return again, err
 		}
 		if store {
-			n, err := s.Blobs(ctx, orgID)
+			n, err := s.Blobs(ctx, orgID) // not for the organization, which nothing is done for any more
 			if err != nil {
 				return time.Time{}, err
 			}
@@ -147,14 +149,22 @@ type deleting struct {
 	tx    pgx.Tx
 	q     *db.Queries
 	orgID uuid.UUID
-	gone  receipt
+	// awaited are transactions that were open when the first piece went; nil before.
+	awaited []string
+	gone    receipt
 	// erased tells that nothing of it is in the store of large bodies, store that this has to be seen to, outside of
 	// the transaction.
 	erased, store bool
 }
 
-// piece deletes some rows. more is set while there are others, underWay where calls have to end first.
+// piece deletes some rows. more is set while there are others, underWay where calls, or transactions, have to end
+// first.
 func (p *deleting) piece(ctx context.Context) (more, underWay bool, err error) {
+	if p.awaited == nil {
+		if err := p.lookOpen(ctx); err != nil {
+			return false, false, err
+		}
+	}
 	for _, step := range []func(context.Context) (bool, error){p.starts, p.cancel, p.batches, p.rows} {
 		if more, err = step(ctx); err != nil || more {
 			return more, false, p.note(ctx, err)
@@ -166,6 +176,9 @@ func (p *deleting) piece(ctx context.Context) (more, underWay bool, err error) {
 	}
 	if more, err = p.rest(ctx); err != nil || more {
 		return more, false, p.note(ctx, err)
+	}
+	if len(p.awaited) > 0 {
+		return p.late(ctx)
 	}
 	if !p.erased {
 		p.store = true
@@ -181,6 +194,38 @@ func (p *deleting) piece(ctx context.Context) (more, underWay bool, err error) {
 		return false, false, fmt.Errorf("end the deletion of organization %s: %w", p.orgID, err)
 	}
 	return false, false, nil
+}
+
+// lookOpen notes which transactions are open: a request that was let in before may commit one that has seen no
+// deletion.
+func (p *deleting) lookOpen(ctx context.Context) error {
+	open, err := pg.OpenTransactions(ctx, p.tx)
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	return p.await(ctx, open)
+}
+
+func (p *deleting) await(ctx context.Context, open map[string]string) error {
+	p.awaited = slices.AppendSeq([]string{}, maps.Keys(open))
+	err := p.q.DeletionAwait(ctx, p.tx, db.DeletionAwaitParams{OrgID: p.orgID, Awaited: p.awaited})
+	if err != nil {
+		return fmt.Errorf("note open transactions: %w", err)
+	}
+	return nil
+}
+
+// late waits for the transactions that were open. Once they have ended, what they wrote goes.
+func (p *deleting) late(ctx context.Context) (more, underWay bool, err error) {
+	open, err := pg.OpenTransactions(ctx, p.tx)
+	if err != nil {
+		return false, false, err //nolint:wrapcheck // says everything
+	}
+	maps.DeleteFunc(open, func(number, _ string) bool { return !slices.Contains(p.awaited, number) })
+	if err := p.await(ctx, open); err != nil {
+		return false, false, err
+	}
+	return len(open) == 0, len(open) > 0, p.note(ctx, nil)
 }
 
 // note adds to the receipt what went, unless there was an error.
