@@ -6,9 +6,9 @@ SELECT u::timestamptz AS until FROM flow.rollup_until() u WHERE u IS NOT NULL;
 
 -- name: RollupOrgs :many
 -- Organizations after one that have something to roll up: batches that were started before a time, or some that have
--- ended since.
+-- ended since. One that has come from another cell and is not opened is left as it was there.
 SELECT o.id FROM flow.organization o
-WHERE o.id > @after AND (
+WHERE o.id > @after AND NOT EXISTS (SELECT FROM flow.move m WHERE m.org_id = o.id AND m.copied_at IS NOT NULL) AND (
     EXISTS (SELECT FROM flow.batch b WHERE b.org_id = o.id AND b.created_at >= o.rolled_up_to AND b.created_at < @until)
     OR EXISTS (SELECT FROM flow.rollup_open u WHERE u.org_id = o.id
         AND (SELECT c.completed_at IS NOT NULL FROM flow.batch_count c WHERE c.batch_id = u.batch_id)))
@@ -60,7 +60,10 @@ CROSS JOIN LATERAL flow.roll_up(@org_id, s.ids);
 
 -- name: RollupOrgsAhead :many
 -- Organizations that are rolled up to a time that is not here yet: the clock was set back by more than an hour.
-SELECT o.id FROM flow.organization o WHERE o.rolled_up_to > (SELECT flow.clock()) ORDER BY o.id LIMIT @max_rows;
+SELECT o.id FROM flow.organization o
+WHERE o.rolled_up_to > (SELECT flow.clock())
+    AND NOT EXISTS (SELECT FROM flow.move m WHERE m.org_id = o.id AND m.copied_at IS NOT NULL)
+ORDER BY o.id LIMIT @max_rows;
 
 -- name: RollupBack :exec
 -- Takes back the sums of the hours from now on: batches are started in them once more.

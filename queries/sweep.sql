@@ -2,7 +2,8 @@
 -- away. Each statement goes over what is open, by the index of it: from one key to the next, so that it costs two or
 -- three index entries for each budget or batch that has something open, however much that is, and nothing for all
 -- others. It stops after so many keys (the last one comes back whether it is lost or not), and begins behind where the
--- one before it stopped.
+-- one before it stopped. What has come from another cell and is not opened has its due rows in flow.move; that holds
+-- calls anyway.
 
 -- name: SweepQueues :many
 -- Budgets in which calls may go. Whether there are any is looked at only where there is no due row: of a queue that a
@@ -58,8 +59,9 @@ WITH RECURSIVE b AS (
 ), judged AS MATERIALIZED (
     SELECT b.batch_id, b.n, coalesce(NOT EXISTS (SELECT FROM flow.due d WHERE d.kind = 'slices'
         AND d.key = b.batch_id::text)
-        AND (SELECT l.status IN ('queued', 'running') AND l.stopped_at IS NULL FROM flow.batch_count l
-            WHERE l.batch_id = b.batch_id), false) AS lost FROM b
+        AND (SELECT l.status IN ('queued', 'running') AND l.stopped_at IS NULL
+                AND NOT EXISTS (SELECT FROM flow.move m WHERE m.org_id = l.org_id AND m.copied_at IS NOT NULL)
+            FROM flow.batch_count l WHERE l.batch_id = b.batch_id), false) AS lost FROM b
 )
 SELECT batch_id::uuid AS batch_id, lost::boolean AS lost FROM judged WHERE lost OR n = @most::int ORDER BY n;
 
@@ -74,8 +76,9 @@ WITH RECURSIVE b AS (
 ), judged AS MATERIALIZED (
     SELECT b.batch_id, b.n, coalesce(NOT EXISTS (SELECT FROM flow.due d WHERE d.kind = 'wait'
         AND d.key = b.batch_id::text)
-        AND (SELECT l.status IN ('queued', 'running') AND l.stopped_at IS NULL FROM flow.batch_count l
-            WHERE l.batch_id = b.batch_id), false) AS lost FROM b
+        AND (SELECT l.status IN ('queued', 'running') AND l.stopped_at IS NULL
+                AND NOT EXISTS (SELECT FROM flow.move m WHERE m.org_id = l.org_id AND m.copied_at IS NOT NULL)
+            FROM flow.batch_count l WHERE l.batch_id = b.batch_id), false) AS lost FROM b
 )
 SELECT batch_id::uuid AS batch_id, lost::boolean AS lost FROM judged WHERE lost OR n = @most::int ORDER BY n;
 

@@ -12,8 +12,9 @@ COMMENT ON COLUMN flow.retention.name IS 'Of what, as the API names it.';
 COMMENT ON COLUMN flow.retention.days IS 'For how many days. What the operator keeps for a shorter time goes then.';
 
 CREATE FUNCTION flow.kept_since(org uuid, kind text, most_seconds float8) RETURNS timestamptz LANGUAGE sql STABLE AS $$
-    SELECT flow.retention_now() - make_interval(secs => least(nullif(most_seconds, 0),
-        (SELECT r.days * 86400::float8 FROM flow.retention r WHERE r.org_id = org AND r.name = kind)))
+    SELECT CASE WHEN NOT EXISTS (SELECT FROM flow.move m WHERE m.org_id = org AND m.copied_at IS NOT NULL)
+        THEN flow.retention_now() - make_interval(secs => least(nullif(most_seconds, 0),
+            (SELECT r.days * 86400::float8 FROM flow.retention r WHERE r.org_id = org AND r.name = kind))) END
 $$;
 
 CREATE FUNCTION flow.first_id(since timestamptz) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
@@ -21,7 +22,7 @@ CREATE FUNCTION flow.first_id(since timestamptz) RETURNS uuid LANGUAGE sql IMMUT
 $$;
 COMMENT ON FUNCTION flow.kept_since(uuid, text, double precision) IS
     'What of this kind an organization had before this time goes; null where all is kept. most_seconds: how long the '
-    'operator keeps it, 0 for good.';
+    'operator keeps it, 0 for good. All is kept of one that has come from another cell and is not opened.';
 COMMENT ON FUNCTION flow.first_id(timestamptz) IS
     'The least id (UUIDv7) that may have been made at a time; no id is of a time before 1970.';
 

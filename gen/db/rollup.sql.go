@@ -146,7 +146,7 @@ func (q *Queries) RollupHour(ctx context.Context, db DBTX, arg RollupHourParams)
 
 const rollupOrgs = `-- name: RollupOrgs :many
 SELECT o.id FROM flow.organization o
-WHERE o.id > $1 AND (
+WHERE o.id > $1 AND NOT EXISTS (SELECT FROM flow.move m WHERE m.org_id = o.id AND m.copied_at IS NOT NULL) AND (
     EXISTS (SELECT FROM flow.batch b WHERE b.org_id = o.id AND b.created_at >= o.rolled_up_to AND b.created_at < $2)
     OR EXISTS (SELECT FROM flow.rollup_open u WHERE u.org_id = o.id
         AND (SELECT c.completed_at IS NOT NULL FROM flow.batch_count c WHERE c.batch_id = u.batch_id)))
@@ -160,7 +160,7 @@ type RollupOrgsParams struct {
 }
 
 // Organizations after one that have something to roll up: batches that were started before a time, or some that have
-// ended since.
+// ended since. One that has come from another cell and is not opened is left as it was there.
 func (q *Queries) RollupOrgs(ctx context.Context, db DBTX, arg RollupOrgsParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, rollupOrgs, arg.After, arg.Until, arg.MaxRows)
 	if err != nil {
@@ -182,7 +182,10 @@ func (q *Queries) RollupOrgs(ctx context.Context, db DBTX, arg RollupOrgsParams)
 }
 
 const rollupOrgsAhead = `-- name: RollupOrgsAhead :many
-SELECT o.id FROM flow.organization o WHERE o.rolled_up_to > (SELECT flow.clock()) ORDER BY o.id LIMIT $1
+SELECT o.id FROM flow.organization o
+WHERE o.rolled_up_to > (SELECT flow.clock())
+    AND NOT EXISTS (SELECT FROM flow.move m WHERE m.org_id = o.id AND m.copied_at IS NOT NULL)
+ORDER BY o.id LIMIT $1
 `
 
 // Organizations that are rolled up to a time that is not here yet: the clock was set back by more than an hour.

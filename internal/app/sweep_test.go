@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
 	"flowlane/internal/app"
@@ -180,6 +182,40 @@ func TestSweep_NothingLost(t *testing.T) {
 	if n := lost(); n != 1 {
 		t.Errorf("%d pieces of work are lost in the end, want one", n)
 	}
+}
+
+// What has come from another cell and is not opened is left as it was there: nothing of it is lost, rolled up or old.
+func TestSweep_Arriving(t *testing.T) {
+	t.Parallel()
+	idle := startWith(t, func(c *app.Config) { c.Workers = false })
+	idle.flow(t, `{"id":"t","action_id":"core__flow__transform","params":{"value":1}}`)
+	idle.exec(t, "DELETE FROM flow.due", `INSERT INTO flow.wait (org_id, batch_id, slice_no, beside, step_no, task_no,
+		began_at, ends_at) SELECT org_id, id, 0, false, 0, 0, flow.clock(), flow.clock() FROM flow.batch`)
+	pgtest.MoveClock(t, idle.Pool, 3*time.Hour)
+	q := db.New()
+	left := func() []int {
+		t.Helper()
+		slices, err := q.SweepSlices(t.Context(), idle.Pool, db.SweepSlicesParams{Most: 100})
+		require.NoError(t, err)
+		waits, err := q.SweepWaits(t.Context(), idle.Pool, db.SweepWaitsParams{Most: 100})
+		require.NoError(t, err)
+		now, err := q.ClockNow(t.Context(), idle.Pool)
+		require.NoError(t, err)
+		orgs, err := q.RollupOrgs(t.Context(), idle.Pool, db.RollupOrgsParams{Until: now, MaxRows: 100})
+		require.NoError(t, err)
+		idle.exec(t, "UPDATE flow.organization SET rolled_up_to = flow.clock() + interval '1 day'")
+		ahead, err := q.RollupOrgsAhead(t.Context(), idle.Pool, 100)
+		require.NoError(t, err)
+		idle.exec(t, "UPDATE flow.organization SET rolled_up_to = '-infinity'")
+		var old int
+		require.NoError(t, idle.Pool.QueryRow(t.Context(), `SELECT count(flow.kept_since(id, 'batches', 1))
+			FROM flow.organization`).Scan(&old))
+		return []int{len(slices), len(waits), len(orgs), len(ahead), old}
+	}
+	assert.Equal(t, []int{1, 1, 1, 1, 1}, left(), "the test shows nothing")
+	idle.exec(t, `INSERT INTO flow.move (org_id, to_url, was_status, copied_at)
+		SELECT id, 'https://here', 'active', flow.clock() FROM flow.organization`)
+	assert.Equal(t, []int{0, 0, 0, 0, 0}, left())
 }
 
 // counts checks that the sweep woke one piece of work of a kind, and none of another.

@@ -41,10 +41,11 @@ func (m *Mover) clear(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Conditions look at other tables: what is found by them is known before anything goes.
+		// Conditions look at other tables: what is found by them is known before anything goes. The rows are locked, as
+		// one that is changed meanwhile is at another place then.
 		for _, t := range tables {
 			_, err := tx.Exec(ctx, "CREATE TEMP TABLE going_"+t.name+" ON COMMIT DROP AS SELECT ctid AS row FROM flow."+
-				t.name+" WHERE "+t.where)
+				t.name+" WHERE "+t.where+" FOR UPDATE")
 			if err != nil {
 				return fmt.Errorf("look for rows of the table %s: %w", t.name, err)
 			}

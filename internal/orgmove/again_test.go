@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -213,6 +214,29 @@ func (m *move) gone(t *testing.T) {
 	_, err := m.owner.Exec(m.ctx, `BEGIN; SET LOCAL session_replication_role TO replica; DELETE FROM flow.audit_log;
 		DELETE FROM flow.record_set; DELETE FROM flow.retention; DELETE FROM flow.organization; COMMIT`)
 	require.NoError(t, err)
+}
+
+// TestAbort_Changed: what somebody changes in the other cell while a move is taken back goes, too.
+func TestAbort_Changed(t *testing.T) {
+	t.Parallel()
+	m := setup(t)
+	m.cutAt(t, "switch")
+	other, err := m.To.Begin(m.ctx)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = other.Rollback(context.Background()) })
+	_, err = other.Exec(m.ctx, "UPDATE flow.organization SET rolled_up_to = flow.clock() WHERE id = $1", m.OrgID)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- m.Abort(m.ctx) }()
+	require.Eventually(t, func() bool {
+		var waits bool
+		err := m.To.QueryRow(m.ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+			AND $1 = ANY(pg_blocking_pids(pid)))`, other.Conn().PgConn().PID()).Scan(&waits)
+		return err == nil && waits
+	}, 30*time.Second, 10*time.Millisecond)
+	require.NoError(t, other.Commit(m.ctx))
+	require.NoError(t, <-ended)
+	assert.Equal(t, []string{"active", "none"}, []string{m.status(t, m.From), m.status(t, m.To)})
 }
 
 // TestAbort_Everything: that everything was paused while an organization was on its way is over with it.
