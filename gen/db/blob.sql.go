@@ -57,6 +57,8 @@ INSERT INTO flow.blob (id, org_id, bytes, unnamed_at)
 SELECT k.id, k.org_id, 0, flow.clock()
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS org_id) k JOIN flow.organization o
     ON o.id = k.org_id
+WHERE NOT EXISTS (SELECT FROM flow.move m WHERE m.org_id = o.id AND m.moved_at IS NOT NULL
+    AND right(k.id::text, 3) <> (SELECT lpad(to_hex(c.no::int), 3, '0') FROM flow.cell c))
 ORDER BY k.id
 ON CONFLICT (id) DO NOTHING
 `
@@ -67,7 +69,8 @@ type BlobsClaimParams struct {
 }
 
 // Takes objects that nothing names for the sweep. One that an upload is naming just now waits for its commit, and is
-// not taken then. Those of organizations that are not here belong to others.
+// not taken then. Those of organizations that are not here belong to others, as do those that another cell has made of
+// one that went there, and has the same store: the last three digits of an id are its cell.
 func (q *Queries) BlobsClaim(ctx context.Context, db DBTX, arg BlobsClaimParams) (int64, error) {
 	result, err := db.Exec(ctx, blobsClaim, arg.Ids, arg.OrgIds)
 	if err != nil {
@@ -100,6 +103,18 @@ func (q *Queries) BlobsForgetOrg(ctx context.Context, db DBTX, orgID uuid.UUID) 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const blobsMoved = `-- name: BlobsMoved :one
+SELECT EXISTS (SELECT FROM flow.move m WHERE m.org_id = $1 AND m.moved_at IS NOT NULL)
+`
+
+// Whether an organization went to another cell, which may have the same store.
+func (q *Queries) BlobsMoved(ctx context.Context, db DBTX, orgID uuid.UUID) (bool, error) {
+	row := db.QueryRow(ctx, blobsMoved, orgID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const blobsOfOrg = `-- name: BlobsOfOrg :one

@@ -24,6 +24,7 @@ import (
 
 	"flowlane/internal/app"
 	"flowlane/internal/blob"
+	"flowlane/internal/cell"
 	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/recordset"
 	"flowlane/test/pgtest"
@@ -361,6 +362,33 @@ func TestBlob_Organization(t *testing.T) {
 	var counted int
 	b.scan("SELECT (rows ->> 'blob')::int FROM flow.deletion", &counted)
 	assert.Equal(t, 5, counted)
+}
+
+// TestBlob_Moved: where two cells have one store, that from which an organization went deletes nothing that the other
+// one has made. What was left behind before goes.
+func TestBlob_Moved(t *testing.T) {
+	t.Parallel()
+	b := serveBucket(t)
+	org := uuid.MustParse(b.orgID(b.Key))
+	theirs, ours := uuid.Must(uuid.NewV7()), cell.NewID()
+	theirs[14], theirs[15] = theirs[14]&0xf0, 2
+	for _, id := range []uuid.UUID{theirs, ours} {
+		require.NoError(t, b.store.Put(t.Context(), recordset.BlobKey(org, id), []byte("x")))
+	}
+	_, err := b.owner.Exec(t.Context(), `WITH moved AS (
+    INSERT INTO flow.move (org_id, to_url, was_status, closed_at, moved_at)
+    VALUES ($1, 'https://there', 'active', flow.clock(), flow.clock())
+) UPDATE flow.organization SET status = 'moved' WHERE id = $1`, org)
+	require.NoError(t, err)
+	deletions, err := app.Deletions(b.owner, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.NoError(t, deletions.Begin(t.Context(), org))
+	pgtest.MoveClock(t, b.owner, 11*time.Second)
+	b.eventually(func() bool { return b.count("flow.deletion WHERE ended_at IS NOT NULL") == 1 })
+	assert.Len(t, b.keys(), 2)
+	b.later()
+	assert.Equal(t, []string{recordset.BlobKey(org, theirs)}, b.keys())
+	assert.Zero(t, b.count("flow.blob"))
 }
 
 // TestBlob_Damaged: what somebody else has put in the place of an object is not taken for records.
