@@ -64,8 +64,8 @@ COMMENT ON COLUMN flow.deletion.org_id IS 'The organization that was.';
 COMMENT ON COLUMN flow.deletion.begun_at IS 'When an operator said so.';
 COMMENT ON COLUMN flow.deletion.ended_at IS 'When nothing was left but the audit log; null before that.';
 COMMENT ON COLUMN flow.deletion.awaited IS
-    'Transactions of the database that were open when rows began to go, and may have written for a request that was let '
-    'in before. It does not end before them. Null until then.';
+    'Transactions of the database that were open when rows began to go, and may have written for a request that was '
+    'let in before. It does not end before them. Null until then.';
 COMMENT ON COLUMN flow.deletion.rows IS 'How many rows went, by table.';
 
 -- A table whose rows others refer to has its turn once those are gone.
