@@ -185,7 +185,8 @@ const noLonger = "the organization is %s: only an active or a suspended one can 
 
 // refusals are those of its own cell.
 var refusals = []refusal{
-	{"SELECT status FROM flow.organization WHERE id = ORG AND status NOT IN ('active', 'suspended', 'moving')", noLonger},
+	{"SELECT status FROM flow.organization WHERE id = ORG AND status NOT IN ('active', 'suspended', 'moving')",
+		noLonger},
 	{`SELECT DISTINCT o.tenancy_id FROM flow.tenant t JOIN flow.tenant o USING (tenancy_id)
 WHERE t.org_id = ORG AND o.org_id <> ORG LIMIT 10`, "other organizations use provider accounts of it, " +
 		"and share their limits, which one cell has to count: %s; have each use its own account first"},

@@ -218,7 +218,8 @@ WHERE org_id = $1 RETURNING $2 - extract(epoch FROM flow.clock() - refused_at)::
 // since the move began, or be deleted.
 func (m *Mover) setMoving(ctx context.Context, tx pgx.Tx) error {
 	var status string
-	err := tx.QueryRow(ctx, "SELECT status FROM flow.organization WHERE id = $1 FOR NO KEY UPDATE", m.OrgID).Scan(&status)
+	err := tx.QueryRow(ctx, "SELECT status FROM flow.organization WHERE id = $1 FOR NO KEY UPDATE", m.OrgID).
+		Scan(&status)
 	switch {
 	case err != nil:
 		return err //nolint:wrapcheck // by the caller
@@ -276,8 +277,8 @@ func (m *Mover) switchOver(ctx context.Context) error {
 		moved, err := tx.Exec(ctx, "UPDATE flow.organization SET status = 'moved' WHERE id = $1 AND status = 'moving'",
 			m.OrgID)
 		if err == nil && moved.RowsAffected() == 0 {
-			err = errors.New("its status is no longer moving, which nothing but a move sets: find out who has changed it, " +
-				"and take the move back with --abort")
+			err = errors.New("its status is no longer moving, which nothing but a move sets: find out who has changed " +
+				"it, and take the move back with --abort")
 		}
 		if err == nil {
 			_, err = tx.Exec(ctx, "UPDATE flow.move SET moved_at = flow.clock() WHERE org_id = $1", m.OrgID)

@@ -82,8 +82,8 @@ func parseKey(key string) (orgID, id uuid.UUID, ok bool) {
 var errNoBlobs = errors.New("the organization has bodies in a store: set --blob-url")
 
 // EraseBlobs deletes some objects of an organization that is deleted, those that no row knows of as well, and returns
-// how many; 0 once none is left. Nobody reads them any more; the rows are left to the caller. Nothing of an organization
-// that went to another cell, which may keep its bodies under the same keys: it had none when it went, and what its
+// how many; 0 once none is left. Nobody reads them any more; the rows are left to the caller. Nothing of one that went
+// to another cell, which may keep its bodies under the same keys: it had none when it went, and what its
 // uploads left behind here is found by the sweep. Fault: blob.ErrUnavailable.
 func (s *Service) EraseBlobs(ctx context.Context, orgID uuid.UUID) (n int64, err error) {
 	moved, err := s.q.BlobsMoved(ctx, s.pool, orgID)
