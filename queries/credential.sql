@@ -138,10 +138,10 @@ DELETE FROM flow.credential_use WHERE org_id = @org_id AND credential_id = @id;
 
 -- name: TokenTurn :one
 -- The row of a credential, locked; made where there is none. Tokens of an older secret are forgotten, but not their
--- count.
+-- count. The credential is locked first, as whoever replaces it does.
 INSERT INTO flow.credential_token AS t (credential_id, org_id, of_version)
 SELECT c.id, c.org_id, @of_version FROM flow.credential c WHERE c.org_id = @org_id AND c.id = @credential_id
-    AND c.deleted_at IS NULL
+    AND c.deleted_at IS NULL FOR KEY SHARE
 ON CONFLICT (credential_id) DO UPDATE SET
     of_version = greatest(t.of_version, excluded.of_version),
     expires_at = CASE WHEN t.of_version >= excluded.of_version THEN t.expires_at END,

@@ -983,7 +983,7 @@ func (q *Queries) TokenStored(ctx context.Context, db DBTX, arg TokenStoredParam
 const tokenTurn = `-- name: TokenTurn :one
 INSERT INTO flow.credential_token AS t (credential_id, org_id, of_version)
 SELECT c.id, c.org_id, $1 FROM flow.credential c WHERE c.org_id = $2 AND c.id = $3
-    AND c.deleted_at IS NULL
+    AND c.deleted_at IS NULL FOR KEY SHARE
 ON CONFLICT (credential_id) DO UPDATE SET
     of_version = greatest(t.of_version, excluded.of_version),
     expires_at = CASE WHEN t.of_version >= excluded.of_version THEN t.expires_at END,
@@ -1014,7 +1014,7 @@ type TokenTurnRow struct {
 }
 
 // The row of a credential, locked; made where there is none. Tokens of an older secret are forgotten, but not their
-// count.
+// count. The credential is locked first, as whoever replaces it does.
 func (q *Queries) TokenTurn(ctx context.Context, db DBTX, arg TokenTurnParams) (TokenTurnRow, error) {
 	row := db.QueryRow(ctx, tokenTurn, arg.OfVersion, arg.OrgID, arg.CredentialID)
 	var i TokenTurnRow

@@ -533,7 +533,8 @@ type CredentialInvoker interface {
 	// For `oauth2` with `grant_type` `authorization_code`: send a person to `url` within ten minutes. They
 	// agree at the issuer, which sends them back to `redirect_uri`; register that with the issuer. The
 	// address is good once, and carries a PKCE challenge. 409 for a credential of another grant, and for
-	// one that is revoked. A credential may be authorized again at any time.
+	// one that is revoked. A credential may be authorized again at any time, for the provider account that
+	// it has: a person who agrees for another one comes back to a 409, and nothing is changed.
 	//
 	// POST /credentials/{credential_id}/authorize
 	AuthorizeCredential(ctx context.Context, params AuthorizeCredentialParams, options ...RequestOption) (*Consent, error)
@@ -1756,7 +1757,8 @@ func (c *Client) sendAppendRecords(ctx context.Context, request *RecordChunk, pa
 // For `oauth2` with `grant_type` `authorization_code`: send a person to `url` within ten minutes. They
 // agree at the issuer, which sends them back to `redirect_uri`; register that with the issuer. The
 // address is good once, and carries a PKCE challenge. 409 for a credential of another grant, and for
-// one that is revoked. A credential may be authorized again at any time.
+// one that is revoked. A credential may be authorized again at any time, for the provider account that
+// it has: a person who agrees for another one comes back to a 409, and nothing is changed.
 //
 // POST /credentials/{credential_id}/authorize
 func (c *Client) AuthorizeCredential(ctx context.Context, params AuthorizeCredentialParams, options ...RequestOption) (*Consent, error) {

@@ -116,9 +116,10 @@ func errReturn() error {
 		"This authorization is not known, was used already or took too long; ask for a new address")
 }
 
-// Returned takes a person who comes back from the issuer: the code is exchanged for tokens, which are stored, and the
-// audit log names whoever asked for the address. Faults: Invalid for a state that is not good, and where the issuer or
-// the person did not agree.
+// Returned takes a person who comes back from the issuer: the code is exchanged for tokens, the platform is asked whose
+// they are, and they are stored; the audit log names whoever asked for the address. Faults: Invalid for a state that is
+// not good, where the issuer or the person did not agree, and where the platform does not say that they are of the
+// account that the credential has; Conflict where they are of another. A fault changes nothing.
 func (s *Service) Returned(ctx context.Context, back Return) error {
 	hash := sha256.Sum256([]byte(back.State))
 	taken, err := s.queries.AuthorizationTake(ctx, s.pool, hash[:]) // at once: it is good for one try
@@ -142,35 +143,86 @@ func (s *Service) Returned(ctx context.Context, back Return) error {
 	if s, err = s.seenBy(ctx, taken.OrgID, stored.PlatformID); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+	ctx = context.WithoutCancel(ctx)
+	redeeming, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	got, err := s.redeemer.Redeem(ctx, s.spec(stored.material.settings, stored.material.fields),
+	got, err := s.redeemer.Redeem(redeeming, s.spec(stored.material.settings, stored.material.fields),
 		provider.Code{Code: back.Code, Verifier: s.verifier(back.State), RedirectURI: taken.RedirectUri})
 	if err != nil {
 		_, details := provider.Explain(err)
 		return fault.New(fault.Invalid, "The issuer gave no tokens: %s Ask for a new address", details)
 	}
+	asker := account.Caller{OrgID: taken.OrgID, AccountID: taken.AccountID}
+	if taken.ApiKeyID != nil {
+		asker.KeyID = *taken.ApiKeyID
+	}
 	// No caller is known of whose organization it would be.
-	ctx = pg.AsWorker(pg.WithOrg(ctx, taken.OrgID))
-	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		row, err := s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: taken.OrgID,
-			CredentialID: taken.CredentialID, OfVersion: taken.OfVersion})
-		if pg.IsNoRows(err) || err == nil && row.FlowCredentialToken.OfVersion != taken.OfVersion {
+	ctx = account.NewContext(pg.AsWorker(pg.WithOrg(ctx, taken.OrgID)), asker, back.Operation)
+	return s.keepReturned(ctx, stored, got, s.whose(ctx, stored, got))
+}
+
+// keepReturned stores the tokens that a person came back with; seen has what the platform said of them. Faults
+// are those of Returned.
+func (s *Service) keepReturned(ctx context.Context, stored *loaded, got provider.Tokens, seen *attempt) error {
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	defer s.held.drop(stored.OrgID, stored.ID)
+	var tenancy *string
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		lock, err := s.queries.CredentialLock(ctx, tx, db.CredentialLockParams{OrgID: stored.OrgID, ID: stored.ID})
+		if pg.IsNoRows(err) || err == nil && lock.Version != stored.Version {
 			return errReturn()
 		}
 		if err != nil {
-			return fmt.Errorf("lock the tokens of credential %s: %w", taken.CredentialID, err)
+			return fmt.Errorf("lock credential %s: %w", stored.ID, err)
 		}
-		if err := s.putTokens(ctx, tx, taken.OrgID, taken.CredentialID, got); err != nil {
+		if tenancy, err = s.bindReturned(ctx, tx, stored, &lock.FlowCredential, seen); err != nil {
 			return err
 		}
-		asker := account.Caller{OrgID: taken.OrgID, AccountID: taken.AccountID}
-		if taken.ApiKeyID != nil {
-			asker.KeyID = *taken.ApiKeyID
+		_, err = s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: stored.OrgID, CredentialID: stored.ID,
+			OfVersion: stored.Version})
+		if err != nil {
+			return fmt.Errorf("lock the tokens of credential %s: %w", stored.ID, err)
 		}
-		return account.Audit(account.NewContext(ctx, asker, back.Operation), tx, "credential",
-			taken.CredentialID.String())
+		if err := s.putTokens(ctx, tx, stored.OrgID, stored.ID, got); err != nil {
+			return err
+		}
+		return account.Audit(ctx, tx, "credential", stored.ID.String())
 	})
+	if err != nil {
+		return err
+	}
+	s.follow(ctx, tenancy)
+	return nil
+}
+
+// bindReturned binds a credential, which the caller has locked, to the account that a person authorized it for, and
+// returns that; nil where nobody could tell.
+func (s *Service) bindReturned(ctx context.Context, tx pgx.Tx, stored *loaded, row *db.FlowCredential,
+	seen *attempt) (*string, error) {
+	if seen == nil {
+		return row.TenancyID, nil
+	}
+	// A platform that has never said whose the credential is need not do so now.
+	silent := seen.Failure == provider.PermissionDenied && row.LastVerified == nil
+	if row.TenancyID != nil && !seen.Success && !silent {
+		return nil, fault.New(fault.Invalid, "It is not certain that this is still the account of the credential: %s "+
+			"Nothing was changed; ask for a new address", seen.Details)
+	}
+	tenancy, err := bind(ctx, tx, stored.OrgID, row.TenancyID, seen)
+	if err != nil {
+		return nil, err
+	}
+	if seen.Success {
+		err := s.queries.CredentialVerify(ctx, tx, db.CredentialVerifyParams{OrgID: stored.OrgID, ID: stored.ID,
+			VerifiedAt: seen.TestedAt, TenancyID: tenancy})
+		if err != nil {
+			return nil, fmt.Errorf("record whose credential %s is: %w", stored.ID, err)
+		}
+	}
+	_, service := s.target(stored.PlatformID, stored.AuthMethod, stored.material.grant)
+	return tenancy, s.stamp(ctx, tx, Use{OrgID: stored.OrgID, CredentialID: stored.ID, ServiceID: service.ID,
+		At: seen.TestedAt, Failure: seen.Failure})
 }
 
 // shownCode is an error code of an issuer, which anybody may have written into the address.

@@ -52,6 +52,8 @@ type attempt struct {
 	account *tenant.Account
 	// said is what can be quoted of a refusal; it may be empty.
 	said string
+	// tokens are those that a refresh token of one use was given for; nil for none.
+	tokens *provider.Tokens
 	// unasked: nobody could be asked, so that there is no use to record.
 	unasked bool
 }

@@ -110,6 +110,14 @@ func (s *Service) outgoing(in secret) (provider.Secret, error) {
 	return provider.NewSecret(s.spec(in.settings, in.fields))
 }
 
+// outgoingWith is a secret of oauth2 that is not stored, with tokens that share has. The error wraps
+// provider.ErrSecretShape.
+func (s *Service) outgoingWith(in secret, share provider.Share) (provider.Secret, error) {
+	spec := s.spec(in.settings, in.fields)
+	spec.Share = share
+	return provider.NewSecret(spec)
+}
+
 // outgoingStored is a stored secret as a request carries it; its tokens are those that processes share. The error wraps
 // provider.ErrSecretShape.
 func (s *Service) outgoingStored(of *loaded) (provider.Secret, error) {

@@ -38,6 +38,13 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 		return nil, fault.Invalidated(wrong("missing", "Field required", "credentials"))
 	}
 	id := cell.NewID()
+	ctx, cancel := target.patient(ctx)
+	defer cancel()
+	if target.redeemed() {
+		if err := s.mayCreate(ctx, orgID, in); err != nil {
+			return nil, err
+		}
+	}
 	seen, err := s.identify(ctx, Question{OrgID: orgID, TenancyID: textOf(in.TenancyID)}, target, in.Unverified)
 	if err != nil {
 		return nil, err
@@ -116,6 +123,13 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*
 		return nil, err
 	}
 	target.version = row.Version
+	ctx, cancel := target.patient(ctx)
+	defer cancel()
+	if target.redeemed() && stored.TenancyID != nil {
+		if err := s.checkIdentity(ctx, s.pool, orgID, id, stored.AuthMethod, target); err != nil {
+			return nil, err
+		}
+	}
 	seen, err := s.identify(ctx, Question{OrgID: orgID, TenancyID: textOf(stored.TenancyID)}, target, in.Unverified)
 	if err != nil {
 		return nil, err
@@ -216,9 +230,9 @@ func steered(was *db.FlowCredential, is *db.CredentialAddParams) (changed []stri
 }
 
 // checkIdentity refuses a secret of another user of the account.
-func (s *Service) checkIdentity(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, method string,
+func (s *Service) checkIdentity(ctx context.Context, q db.DBTX, orgID, id uuid.UUID, method string,
 	target validInput) error {
-	plain, _, err := s.vault.Get(ctx, tx, orgID, id)
+	plain, _, err := s.vault.Get(ctx, q, orgID, id)
 	if err != nil {
 		return err
 	}
@@ -234,46 +248,27 @@ func (s *Service) checkIdentity(ctx context.Context, tx pgx.Tx, orgID, id uuid.U
 	return nil
 }
 
-// identify asks the platform about a new secret; nil where there is nobody to ask. Fault: Unprocessable for one that
-// the platform refuses, unless it is stored unverified. An account is asked for even then: no secret of another takes
-// the place of one.
-func (s *Service) identify(ctx context.Context, q Question, target validInput, unverified bool) (*attempt, error) {
-	if target.secret == nil || unverified && !target.platform.Metered() || target.secret.onceOnly() {
-		return nil, nil
-	}
-	a := s.probe(ctx, q, target.platform, target.service, *target.secret, s.outgoing)
-	if a.unasked {
-		return nil, nil
-	}
-	refused := a.Failure == provider.AuthFailed || a.Failure == provider.PermissionDenied
-	if !refused || unverified {
-		return a, nil
-	}
-	text := a.Details
-	if a.said != "" {
-		text += " It said: " + a.said
-	}
-	return nil, fault.Invalidated(wrong("value_error", text+
-		" Nothing was changed; ?verify=false stores it nevertheless.", "credentials"))
-}
-
-// onceOnly tells whether trying a secret may use it up: a refresh token can be good once, and what follows from it is
-// stored with the credential.
-func (s *secret) onceOnly() bool {
-	return s.method == OAuth2 && (s.grant == provider.RefreshToken || s.grant == provider.AuthorizationCode)
-}
-
 func (s *Service) putSecret(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, target validInput,
 	seen *attempt) error {
 	plain, err := target.secret.encode()
 	if err != nil {
 		return err
 	}
-	if _, err := s.vault.Put(ctx, tx, orgID, id, plain); err != nil {
+	version, err := s.vault.Put(ctx, tx, orgID, id, plain)
+	if err != nil {
 		return err
 	}
 	if seen == nil {
 		return nil
+	}
+	if seen.tokens != nil {
+		_, err := s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: orgID, CredentialID: id, OfVersion: version})
+		if err != nil {
+			return fmt.Errorf("lock the tokens of credential %s: %w", id, err)
+		}
+		if err := s.putTokens(ctx, tx, orgID, id, *seen.tokens); err != nil {
+			return err
+		}
 	}
 	return s.stamp(ctx, tx, Use{OrgID: orgID, CredentialID: id, ServiceID: target.service.ID, At: seen.TestedAt,
 		Failure: seen.Failure})

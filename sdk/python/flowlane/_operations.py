@@ -475,7 +475,8 @@ class Operations(Transport):
         """Get the address where a person authorizes a credential.
         For `oauth2` with `grant_type` `authorization_code`: send a person to `url` within ten minutes. They agree at the issuer, which
         sends them back to `redirect_uri`; register that with the issuer. The address is good once, and carries a PKCE challenge.
-        409 for a credential of another grant, and for one that is revoked. A credential may be authorized again at any time.
+        409 for a credential of another grant, and for one that is revoked. A credential may be authorized again at any time, for
+        the provider account that it has: a person who agrees for another one comes back to a 409, and nothing is changed.
         """
         return self._call("authorize_credential", "POST", f"/credentials/{segment(credential_id)}/authorize")
 

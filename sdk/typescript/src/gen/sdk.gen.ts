@@ -1141,7 +1141,8 @@ export class CredentialsOperations extends HeyApiClient {
      *
      * For `oauth2` with `grant_type` `authorization_code`: send a person to `url` within ten minutes. They agree at the issuer, which
      * sends them back to `redirect_uri`; register that with the issuer. The address is good once, and carries a PKCE challenge.
-     * 409 for a credential of another grant, and for one that is revoked. A credential may be authorized again at any time.
+     * 409 for a credential of another grant, and for one that is revoked. A credential may be authorized again at any time, for
+     * the provider account that it has: a person who agrees for another one comes back to a 409, and nothing is changed.
      *
      */
     public authorize<ThrowOnError extends boolean = true>(options: Options<AuthorizeCredentialData, ThrowOnError>) {
