@@ -1658,12 +1658,13 @@ func (s *AuthMethod) UnmarshalText(data []byte) error {
 type Authorization struct {
 	// `pending`: no tokens yet; with `authorization_code` a person has to authorize the credential.
 	// `authorized`: there are. `failing`: the latest attempt got none, and the next call tries again after
-	// a pause of a minute at most. `lost`: the issuer takes the refresh token no longer, and nothing is
-	// tried until the credential is authorized again or rotated.
+	// a pause of a minute at most. `lost`: the issuer takes the refresh token no longer, or gave none and
+	// the access token is good no longer; nothing is tried until the credential is authorized again or
+	// rotated.
 	State AuthorizationState `json:"state"`
 	// Why the latest attempt got no tokens; null after a success.
 	Failure NilString `json:"failure"`
-	// Until when the latest access token is good.
+	// Until when the latest access token is good; null too where it has no end.
 	ExpiresAt NilDateTime `json:"expires_at"`
 }
 
@@ -1699,8 +1700,9 @@ func (s *Authorization) SetExpiresAt(val NilDateTime) {
 
 // `pending`: no tokens yet; with `authorization_code` a person has to authorize the credential.
 // `authorized`: there are. `failing`: the latest attempt got none, and the next call tries again after
-// a pause of a minute at most. `lost`: the issuer takes the refresh token no longer, and nothing is
-// tried until the credential is authorized again or rotated.
+// a pause of a minute at most. `lost`: the issuer takes the refresh token no longer, or gave none and
+// the access token is good no longer; nothing is tried until the credential is authorized again or
+// rotated.
 type AuthorizationState string
 
 const (

@@ -12,11 +12,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
+	"flowlane/internal/platform/provider"
+	"flowlane/test/pgtest"
 )
 
 // manyPlatform tells the accounts of tokens; it is served by accountIssuer.
@@ -109,6 +113,9 @@ func (i *accountIssuer) give(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, `{"error":"invalid_grant"}`)
 		return
 	}
+	if r.FormValue("code") != "" {
+		delete(good, given)
+	}
 	i.made++
 	access := fmt.Sprintf("%s-access-%d", needle, i.made)
 	next := fmt.Sprintf("%s-refresh-%d", needle, i.made)
@@ -169,6 +176,13 @@ func (b *accountsBundle) agree(path string, status int) string {
 	b.t.Helper()
 	consent := b.Do(http.MethodPost, path+"/authorize", nil).Want(http.StatusOK).JSON()
 	return browse(b.t, consent["url"].(string), status)
+}
+
+// call makes a call with a credential from a process that holds nothing yet.
+func (b *accountsBundle) call(made object) provider.Answer {
+	b.t.Helper()
+	return callWith(b.t.Context(), b.second(), uuid.MustParse(made["org_id"].(string)),
+		uuid.MustParse(made["id"].(string)), b.many.URL)
 }
 
 // works tests a credential, which must be of this account.
@@ -236,4 +250,78 @@ func TestOAuthAccount_Rotated(t *testing.T) {
 	for _, table := range []string{"flow.credential", "flow.credential_token", "flow.secret"} {
 		assert.Zero(t, b.count(table+" t WHERE t::text LIKE '%"+needle+"%'"), table)
 	}
+}
+
+// TestOAuthAccount_Endless: an access token that is neither limited nor renewed is used until the platform refuses it.
+func TestOAuthAccount_Endless(t *testing.T) {
+	t.Parallel()
+	b := setupAccounts(t)
+	b.many.set(func() { b.many.without = []string{"expires_in", "refresh_token"} })
+	made := b.Do(http.MethodPost, "/credentials", b.body("authorization_code")).Want(http.StatusCreated).JSON()
+	path := "/credentials/" + made["id"].(string)
+	b.agree(path, http.StatusOK)
+	for range 2 {
+		b.works(path, "a")
+		assert.Equal(t, http.StatusOK, b.call(made).Status)
+		pgtest.MoveClock(t, b.reader(), 300*24*time.Hour)
+	}
+	assert.Equal(t, object{"state": "authorized", "failure": nil, "expires_at": nil}, b.authorization(path))
+
+	b.many.set(func() { clear(b.many.access) })
+	process := b.second()
+	call := func() provider.Answer {
+		return callWith(t.Context(), process, uuid.MustParse(made["org_id"].(string)),
+			uuid.MustParse(made["id"].(string)), b.many.URL)
+	}
+	assert.Equal(t, http.StatusUnauthorized, call().Status)
+	require.ErrorContains(t, call().Err, "The credential must be authorized again")
+	assert.Equal(t, 1, b.many.requests(), "there is nothing to ask with")
+	assert.Equal(t, "lost", b.authorization(path)["state"])
+	b.agree(path, http.StatusOK)
+	b.works(path, "a")
+}
+
+// TestOAuthAccount_NotRenewed: an access token that came without a refresh token is good until its end; then the
+// credential must be authorized again.
+func TestOAuthAccount_NotRenewed(t *testing.T) {
+	t.Parallel()
+	b := setupAccounts(t)
+	b.many.set(func() { b.many.without = []string{"refresh_token"} })
+	made := b.Do(http.MethodPost, "/credentials", b.body("authorization_code")).Want(http.StatusCreated).JSON()
+	path := "/credentials/" + made["id"].(string)
+	b.agree(path, http.StatusOK)
+	b.works(path, "a")
+	assert.NotNil(t, b.authorization(path)["expires_at"])
+	pgtest.MoveClock(t, b.reader(), 2*time.Hour)
+	require.ErrorContains(t, b.call(made).Err, "The credential must be authorized again")
+	lost := b.authorization(path)
+	assert.Equal(t, "lost", lost["state"])
+	assert.Contains(t, lost["failure"], "the issuer gave no refresh token")
+	b.agree(path, http.StatusOK)
+	b.works(path, "a")
+	assert.Equal(t, 2, b.many.requests())
+}
+
+// TestOAuthAccount_RefreshKept: who agrees again need not be given a refresh token again.
+func TestOAuthAccount_RefreshKept(t *testing.T) {
+	t.Parallel()
+	b := setupAccounts(t)
+	path := "/credentials/" + b.made("/credentials", b.body("authorization_code"))
+	b.agree(path, http.StatusOK)
+	for _, without := range [][]string{{"refresh_token"}, {"refresh_token", "expires_in"}} {
+		b.many.set(func() { b.many.without = without })
+		b.agree(path, http.StatusOK)
+		pgtest.MoveClock(t, b.reader(), 2*time.Hour)
+		b.works(path, "a")
+		assert.Equal(t, "authorized", b.authorization(path)["state"])
+	}
+	assert.Equal(t, 5, b.many.requests())
+	// One that the issuer takes no longer does not come back.
+	b.many.set(func() { clear(b.many.refresh) })
+	pgtest.MoveClock(t, b.reader(), 2*time.Hour)
+	b.Do(http.MethodPost, path+"/test", nil).Want(http.StatusOK)
+	require.Equal(t, "lost", b.authorization(path)["state"])
+	b.agree(path, http.StatusOK)
+	pgtest.MoveClock(t, b.reader(), 2*time.Hour)
+	b.works(path, "a")
 }

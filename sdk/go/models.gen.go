@@ -746,11 +746,12 @@ type Credential struct {
 type Authorization struct {
 	// `pending`: no tokens yet; with `authorization_code` a person has to authorize the credential. `authorized`: there are.
 	// `failing`: the latest attempt got none, and the next call tries again after a pause of a minute at most. `lost`: the
-	// issuer takes the refresh token no longer, and nothing is tried until the credential is authorized again or rotated.
+	// issuer takes the refresh token no longer, or gave none and the access token is good no longer; nothing is tried until
+	// the credential is authorized again or rotated.
 	State string `json:"state"`
 	// Why the latest attempt got no tokens; null after a success.
 	Failure *string `json:"failure"`
-	// Until when the latest access token is good.
+	// Until when the latest access token is good; null too where it has no end.
 	ExpiresAt *time.Time `json:"expires_at"`
 }
 

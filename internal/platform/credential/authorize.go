@@ -179,10 +179,10 @@ func (s *Service) keepReturned(ctx context.Context, stored *loaded, got provider
 		if tenancy, err = s.bindReturned(ctx, tx, stored, &lock.FlowCredential, seen); err != nil {
 			return err
 		}
-		_, err = s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: stored.OrgID, CredentialID: stored.ID,
-			OfVersion: stored.Version})
-		if err != nil {
-			return fmt.Errorf("lock the tokens of credential %s: %w", stored.ID, err)
+		// Only what is known to be of the same account is held together.
+		same := seen == nil || seen.account != nil && lock.FlowCredential.TenancyID != nil
+		if got, err = s.renewable(ctx, tx, stored, got, same); err != nil {
+			return err
 		}
 		if err := s.putTokens(ctx, tx, stored.OrgID, stored.ID, got); err != nil {
 			return err
@@ -194,6 +194,29 @@ func (s *Service) keepReturned(ctx context.Context, stored *loaded, got provider
 	}
 	s.follow(ctx, tenancy)
 	return nil
+}
+
+// renewable locks the tokens of a credential, and returns the new ones that are to take their place. An issuer need not
+// give a refresh token again to a person who agrees again: the one that is there stays, where it is of the same account
+// and the issuer still takes it. An access token that nothing can renew, and that its issuer did not limit, has no end.
+func (s *Service) renewable(ctx context.Context, tx pgx.Tx, of *loaded, got provider.Tokens, same bool) (
+	provider.Tokens, error) {
+	row, err := s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: of.OrgID, CredentialID: of.ID,
+		OfVersion: of.Version})
+	if err != nil {
+		return got, fmt.Errorf("lock the tokens of credential %s: %w", of.ID, err)
+	}
+	if got.Refresh == "" && same && !row.FlowCredentialToken.Lost {
+		was, err := s.storedTokens(ctx, tx, &row.FlowCredentialToken)
+		if err != nil {
+			return got, err
+		}
+		got.Refresh = was.Refresh
+	}
+	if got.Refresh == "" && got.Unlimited {
+		got.Life = endless
+	}
+	return got, nil
 }
 
 // bindReturned binds a credential, which the caller has locked, to the account that a person authorized it for, and

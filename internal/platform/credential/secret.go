@@ -123,7 +123,7 @@ func (s *Service) outgoingWith(in secret, share provider.Share) (provider.Secret
 func (s *Service) outgoingStored(of *loaded) (provider.Secret, error) {
 	spec := s.spec(of.material.settings, of.material.fields)
 	spec.Version = of.ID.String() + "/" + strconv.FormatInt(of.Version, 10)
-	spec.Share = s.share(of.OrgID, of.ID, of.Version)
+	spec.Share = s.share(of)
 	return provider.NewSecret(spec)
 }
 

@@ -21,6 +21,9 @@ const (
 	askLease = 20 * time.Second
 	// askTimeout bounds the request to the issuer, however long its turn was waited for.
 	askTimeout = 10 * time.Second
+	// endless is the life of an access token that its issuer did not limit, and for which there is no refresh token: it
+	// is used until the platform refuses it.
+	endless = 100 * 365 * 24 * time.Hour
 	// askEvery is how often a process looks whether another one has got tokens.
 	askEvery = 50 * time.Millisecond
 )
@@ -45,11 +48,12 @@ func (storedTokens) GoString() string { return redacted }
 // takes the turn and the one that stores what came of it the issuer is asked: a process that dies there has perhaps
 // used up a refresh token that is good once. The next one tries it once more, and a refusal is final until somebody
 // authorizes the credential.
-func (s *Service) share(orgID, id uuid.UUID, version int64) provider.Share {
+func (s *Service) share(of *loaded) provider.Share {
+	orgID, id := of.OrgID, of.ID
 	return func(ctx context.Context, after int64, ask func(context.Context,
 		string) (provider.Tokens, error)) (provider.Tokens, error) {
 		for {
-			t, err := s.turn(ctx, orgID, id, version, after)
+			t, err := s.turn(ctx, of, after)
 			switch {
 			case err != nil:
 				return provider.Tokens{}, err
@@ -77,11 +81,14 @@ type turn struct {
 	orgID, id, by       uuid.UUID
 	version, generation int64
 	old, mine           bool
-	refresh             string
-	tokens              provider.Tokens
+	// ended: there is nothing to ask with, as the tokens came without a refresh token.
+	ended   bool
+	refresh string
+	tokens  provider.Tokens
 }
 
-func (s *Service) turn(ctx context.Context, orgID, id uuid.UUID, version, after int64) (turn, error) {
+func (s *Service) turn(ctx context.Context, of *loaded, after int64) (turn, error) {
+	orgID, id, version := of.OrgID, of.ID, of.Version
 	t := turn{orgID: orgID, id: id, version: version}
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		row, err := s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: orgID, CredentialID: id, OfVersion: version})
@@ -103,12 +110,13 @@ func (s *Service) turn(ctx context.Context, orgID, id uuid.UUID, version, after 
 		if !good && row.Asked {
 			return nil
 		}
-		stored, err := s.storedTokens(ctx, tx, orgID, id)
+		stored, err := s.storedTokens(ctx, tx, found)
 		if err != nil {
 			return err
 		}
-		if found.ExpiresAt == nil {
-			stored = storedTokens{} // of an older secret
+		t.ended = of.material.grant == provider.AuthorizationCode && stored.Access != "" && stored.Refresh == ""
+		if t.ended && after == provider.Always {
+			good = row.Life > 0
 		}
 		if good {
 			t.tokens = provider.Tokens{
@@ -139,8 +147,13 @@ func refusal(row *db.TokenTurnRow, after int64) error {
 	return nil
 }
 
-func (s *Service) storedTokens(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (storedTokens, error) {
+// storedTokens are the tokens that a row tells of; none where they are of an older secret.
+func (s *Service) storedTokens(ctx context.Context, q db.DBTX, row *db.FlowCredentialToken) (storedTokens, error) {
 	var stored storedTokens
+	if row.ExpiresAt == nil {
+		return stored, nil
+	}
+	orgID, id := row.OrgID, row.CredentialID
 	plain, _, err := s.vault.Get(ctx, q, orgID, tokenID(id))
 	if errors.Is(err, vault.ErrMissing) {
 		return stored, nil
@@ -160,7 +173,10 @@ func (s *Service) askIn(ctx context.Context, t turn, ask func(context.Context,
 	string) (provider.Tokens, error)) (provider.Tokens, error) {
 	// A request that is cut off may have used the refresh token up: whoever waits may go, the request may not.
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
-	got, asked := ask(asking, t.refresh)
+	got, asked := provider.Tokens{}, provider.ErrEnded()
+	if !t.ended {
+		got, asked = ask(asking, t.refresh)
+	}
 	cancel()
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
@@ -226,9 +242,13 @@ type Authorization struct {
 	// others) or lost.
 	State string
 	// Failure says why the latest attempt got none; empty for a success.
-	Failure   string
+	Failure string
+	// ExpiresAt is nil for none, and for one that its issuer did not limit.
 	ExpiresAt *time.Time
 }
+
+// endlessFrom is a year in which no other token than one of an endless life ends: others live for a day at most.
+const endlessFrom = 2100
 
 // The values of Authorization.State.
 const (
@@ -247,6 +267,9 @@ func authorizationOf(c *Credential, row *db.FlowCredentialToken) *Authorization 
 		return &Authorization{State: AuthorizationPending}
 	}
 	out := &Authorization{State: AuthorizationAuthorized, Failure: textOf(row.Failure), ExpiresAt: row.ExpiresAt}
+	if row.ExpiresAt != nil && row.ExpiresAt.Year() >= endlessFrom {
+		out.ExpiresAt = nil
+	}
 	switch {
 	case row.ExpiresAt == nil && textOf(c.GrantType) == provider.AuthorizationCode:
 		out.State = AuthorizationPending

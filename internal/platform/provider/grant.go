@@ -36,8 +36,10 @@ type Tokens struct {
 	Access, Refresh string
 	// Fields are the other texts of the answer.
 	Fields map[string]string
-	// Life is how long Access may be used from now on, a little less than its issuer says.
-	Life time.Duration
+	// Life is how long Access may be used from now on, a little less than its issuer says. Unlimited: it does not say,
+	// and Life is when it is time for another one, where there is a way to ask for that.
+	Life      time.Duration
+	Unlimited bool
 	// Generation counts the tokens that a credential had; 0 for those that are not stored.
 	Generation int64
 	// Shared: they come from where processes share them, and not from the issuer.
@@ -60,7 +62,7 @@ func (Tokens) LogValue() slog.Value { return slog.StringValue(redacted) }
 type Share func(ctx context.Context, after int64, ask func(ctx context.Context,
 	refresh string) (Tokens, error)) (Tokens, error)
 
-// Always is an after that makes Share ask.
+// Always is an after that makes Share ask, where there is anything to ask with.
 const Always = math.MaxInt64
 
 // grant asks the issuer of a credential for tokens.
@@ -246,6 +248,13 @@ func (s *Sender) Redeem(ctx context.Context, spec Spec, code Code) (Tokens, erro
 func Lost(err error) bool {
 	var known *ProbeError
 	return errors.As(err, &known) && known.lost
+}
+
+// ErrEnded returns what whoever needs a token of a credential is told whose access token is good no longer, and came
+// without a refresh token.
+func ErrEnded() error {
+	return ErrLost("The access token is good no longer, and the issuer gave no refresh token. " +
+		"The credential must be authorized again: " + sendPerson)
 }
 
 // ErrLost returns what whoever needs a token of a credential is told that must be authorized again.

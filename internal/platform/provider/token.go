@@ -237,12 +237,14 @@ func readTokens(ans *Answer) (Tokens, error) {
 		return Tokens{}, probeError(UnknownClass, nil, "The token endpoint's answer holds a token of more than %d bytes.",
 			maxToken)
 	}
-	life := tokenLife
-	if given := doc.Get("expires_in"); given.Exists() {
+	life, given := tokenLife, doc.Get("expires_in")
+	said := given.Type != gjson.Null
+	if said {
 		life = time.Duration(min(max(given.Int(), 0), 86400)) * time.Second
 	}
 	life -= min(tokenEarly, life/10)
-	return Tokens{Access: value.Str, Refresh: doc.Get("refresh_token").String(), Fields: textsOf(doc), Life: life}, nil
+	return Tokens{Access: value.Str, Refresh: doc.Get("refresh_token").String(), Fields: textsOf(doc), Life: life,
+		Unlimited: !said}, nil
 }
 
 // maxToken bounds a token, of which each process keeps several forms by which it masks it, and maxTokenText another

@@ -1082,7 +1082,8 @@ export type Authorization = {
     /**
      * `pending`: no tokens yet; with `authorization_code` a person has to authorize the credential. `authorized`: there are.
      * `failing`: the latest attempt got none, and the next call tries again after a pause of a minute at most. `lost`: the
-     * issuer takes the refresh token no longer, and nothing is tried until the credential is authorized again or rotated.
+     * issuer takes the refresh token no longer, or gave none and the access token is good no longer; nothing is tried until
+     * the credential is authorized again or rotated.
      *
      */
     state: 'pending' | 'authorized' | 'failing' | 'lost';
@@ -1091,7 +1092,7 @@ export type Authorization = {
      */
     failure: string | null;
     /**
-     * Until when the latest access token is good.
+     * Until when the latest access token is good; null too where it has no end.
      */
     expires_at: string | null;
 };
