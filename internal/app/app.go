@@ -446,6 +446,9 @@ func (a *App) Close() {
 				sender.Close()
 			}
 		}
+		if a.Credentials != nil {
+			a.Credentials.Finish(a.stopping) // which has ended
+		}
 		a.reads.Close()
 		for _, pool := range []*pgxpool.Pool{a.clock, a.Pool} {
 			if pool != nil {

@@ -156,7 +156,9 @@ func (a *App) shutdown(ctx context.Context, server *http.Server) error {
 		workErr = a.runner.Stop(ctx)
 		a.Dispatcher.Shutdown(drain)
 	}
-	return errors.Join(workErr, <-served)
+	err := errors.Join(workErr, <-served)
+	a.Credentials.Finish(ctx)
+	return err
 }
 
 // stopServer waits for open requests, and cuts those that go on for too long: exports, slow uploads.

@@ -125,6 +125,7 @@ type Service struct {
 	due     run.Waker
 	held    *cache
 	stamps  *stamps
+	unkept  *unkept
 	meter   Meter
 
 	allowHosts  []string
@@ -171,7 +172,8 @@ func New(d Deps) *Service {
 	return &Service{
 		pool: d.Pool, vault: d.Vault, catalog: d.Catalog, prober: d.Prober, now: d.Now, due: d.Due, queries: db.New(),
 		allowHosts: d.AllowHosts, redeemer: d.Redeemer, verifierKey: d.VerifierKey, held: newCache(d.Now),
-		stamps: newStamps(), meter: func(context.Context, Question, time.Duration, error) error { return nil },
+		stamps: newStamps(), unkept: newUnkept(),
+		meter: func(context.Context, Question, time.Duration, error) error { return nil },
 	}
 }
 

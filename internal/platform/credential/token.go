@@ -11,14 +11,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/provider"
 	"flowlane/internal/platform/vault"
 )
 
 const (
-	// askLease is how long an attempt to get tokens counts as alive: longer than one may take and be written down.
-	askLease = 20 * time.Second
+	// askLease is how long an attempt to get tokens counts as alive: longer than it may take to begin, to ask and to be
+	// written down, so that nobody else asks with a refresh token that is used up.
+	askLease = 40 * time.Second
 	// askTimeout bounds the request to the issuer, however long its turn was waited for.
 	askTimeout = 10 * time.Second
 	// endless is the life of an access token that its issuer did not limit, and for which there is no refresh token: it
@@ -53,7 +55,11 @@ func (s *Service) share(of *loaded) provider.Share {
 	return func(ctx context.Context, after int64, ask func(context.Context,
 		string) (provider.Tokens, error)) (provider.Tokens, error) {
 		for {
-			t, err := s.turn(ctx, of, after)
+			var t turn
+			var err error
+			if !s.unkept.has(id) { // this process has better than what is stored
+				t, err = s.turn(ctx, of, after)
+			}
 			switch {
 			case err != nil:
 				return provider.Tokens{}, err
@@ -68,7 +74,7 @@ func (s *Service) share(of *loaded) provider.Share {
 			select {
 			case <-ctx.Done():
 				return provider.Tokens{}, &provider.ProbeError{Class: provider.Timeout,
-					Details: "Another process did not get an access token in time."}
+					Details: "No access token was got and stored in time."}
 			case <-time.After(askEvery):
 			}
 		}
@@ -178,14 +184,26 @@ func (s *Service) askIn(ctx context.Context, t turn, ask func(context.Context,
 		got, asked = ask(asking, t.refresh)
 	}
 	cancel()
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
-	defer cancel()
 	if asked != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+		defer cancel()
 		return provider.Tokens{}, s.failTurn(ctx, t, asked)
 	}
 	if got.Refresh == "" {
 		got.Refresh = t.refresh
 	}
+	kept, err := s.keep(ctx, t, got)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		s.keepTrying(ctx, t, got)
+	}
+	return kept, err
+}
+
+// keep stores the tokens that came of a turn, unless newer ones came meanwhile. Fault: NotFound for a credential that
+// is gone.
+func (s *Service) keep(ctx context.Context, t turn, got provider.Tokens) (provider.Tokens, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		row, err := s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: t.orgID, CredentialID: t.id,
 			OfVersion: t.version})
