@@ -7,6 +7,15 @@ INSERT INTO flow.catalog_state AS s (org_id, generation) VALUES (@org_id, 1)
 ON CONFLICT (org_id) DO UPDATE SET generation = s.generation + 1
 RETURNING generation;
 
+-- name: CatalogHold :one
+-- Keeps imports of the organization away until the transaction ends.
+SELECT generation FROM flow.catalog_state WHERE org_id = @org_id FOR SHARE;
+
+-- name: CatalogImportedAt :one
+-- When the version of a platform that counts was imported; long ago for one that is not.
+SELECT coalesce(max(created_at), 'epoch'::timestamptz)::timestamptz AS imported_at
+FROM flow.catalog_import WHERE org_id = @org_id AND platform_id = @platform_id;
+
 -- name: CatalogFiles :many
 -- The newest version of each platform.
 SELECT DISTINCT ON (platform_id) platform_id, version, file

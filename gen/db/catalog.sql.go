@@ -107,6 +107,18 @@ func (q *Queries) CatalogGeneration(ctx context.Context, db DBTX, orgID uuid.UUI
 	return generation, err
 }
 
+const catalogHold = `-- name: CatalogHold :one
+SELECT generation FROM flow.catalog_state WHERE org_id = $1 FOR SHARE
+`
+
+// Keeps imports of the organization away until the transaction ends.
+func (q *Queries) CatalogHold(ctx context.Context, db DBTX, orgID uuid.UUID) (int64, error) {
+	row := db.QueryRow(ctx, catalogHold, orgID)
+	var generation int64
+	err := row.Scan(&generation)
+	return generation, err
+}
+
 const catalogImportAdd = `-- name: CatalogImportAdd :one
 INSERT INTO flow.catalog_import (org_id, platform_id, version, name, file, document_digest, options, report, services,
     actions,
@@ -355,6 +367,24 @@ func (q *Queries) CatalogImportVersions(ctx context.Context, db DBTX, arg Catalo
 		return nil, err
 	}
 	return items, nil
+}
+
+const catalogImportedAt = `-- name: CatalogImportedAt :one
+SELECT coalesce(max(created_at), 'epoch'::timestamptz)::timestamptz AS imported_at
+FROM flow.catalog_import WHERE org_id = $1 AND platform_id = $2
+`
+
+type CatalogImportedAtParams struct {
+	OrgID      uuid.UUID
+	PlatformID string
+}
+
+// When the version of a platform that counts was imported; long ago for one that is not.
+func (q *Queries) CatalogImportedAt(ctx context.Context, db DBTX, arg CatalogImportedAtParams) (time.Time, error) {
+	row := db.QueryRow(ctx, catalogImportedAt, arg.OrgID, arg.PlatformID)
+	var imported_at time.Time
+	err := row.Scan(&imported_at)
+	return imported_at, err
 }
 
 const catalogTurn = `-- name: CatalogTurn :one

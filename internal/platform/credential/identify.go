@@ -2,13 +2,17 @@ package credential
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"flowlane/gen/db"
 	"flowlane/internal/fault"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
+	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
 	"flowlane/internal/platform/tenant"
 )
@@ -72,7 +76,11 @@ func (target *validInput) patient(ctx context.Context) (context.Context, context
 }
 
 // mayCreate has refused, before a refresh token is used, what would be refused after it.
-func (s *Service) mayCreate(ctx context.Context, orgID uuid.UUID, in Input) error {
+func (s *Service) mayCreate(ctx context.Context, orgID uuid.UUID, target validInput) error {
+	if !target.redeemed() {
+		return nil
+	}
+	in := &target.in
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		if err := orgquota.Credentials.ForOneMore(ctx, tx, orgID); err != nil {
 			return err //nolint:wrapcheck // says everything
@@ -83,6 +91,36 @@ func (s *Service) mayCreate(ctx context.Context, orgID uuid.UUID, in Input) erro
 		_, err := tenant.Named(ctx, tx, orgID, in.PlatformID, *in.TenancyID)
 		return err //nolint:wrapcheck // says everything
 	})
+}
+
+// importedAt is when the version of an organization's own platform was imported that counts; long ago for any other.
+func (s *Service) importedAt(ctx context.Context, q db.DBTX, orgID uuid.UUID, platformID string) (time.Time, error) {
+	at, err := s.queries.CatalogImportedAt(ctx, q, db.CatalogImportedAtParams{OrgID: orgID, PlatformID: platformID})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("look when platform %s was imported: %w", platformID, err)
+	}
+	return at, nil
+}
+
+// holdImported keeps imports away until tx ends: where there is no credential yet, one may lead secrets elsewhere. was
+// is from before the catalog was looked at. Fault: Conflict where there was one since.
+func (s *Service) holdImported(ctx context.Context, tx pgx.Tx, orgID uuid.UUID,
+	platform *catalog.Platform, was time.Time) error {
+	if !platform.Private {
+		return nil
+	}
+	if _, err := s.queries.CatalogHold(ctx, tx, orgID); err != nil {
+		return fmt.Errorf("hold the catalog of organization %s: %w", orgID, err)
+	}
+	is, err := s.importedAt(ctx, tx, orgID, platform.ID)
+	if err != nil {
+		return err
+	}
+	if !is.Equal(was) {
+		return fault.New(fault.Conflict, "Platform %s was imported anew while the secret was tried there; "+
+			"nothing was stored: try again", platform.ID)
+	}
+	return nil
 }
 
 // redeemed are tokens that an issuer was asked for once, whoever wants them how often.

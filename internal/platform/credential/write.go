@@ -23,11 +23,15 @@ import (
 // Create stores a credential with its secret. The platform is asked for the account first, or whether it takes the
 // secret; one that does not answer leaves TenancyID null and the creation succeeds. createdBy is the id of the caller's
 // account. Faults: NotFound for an unknown platform or tenant, Unprocessable for what does not fit the catalog and for
-// a secret that the platform refuses, Conflict for a secret of another account than the tenant's.
+// a secret that the platform refuses, Conflict for a secret of another account than the tenant's, and where the
+// platform was imported anew meanwhile.
 func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string, in Input,
 	hooks ...pg.TxHook[*Credential]) (*Credential, error) {
-	s, err := s.seenBy(ctx, orgID, in.PlatformID)
+	imported, err := s.importedAt(ctx, s.pool, orgID, in.PlatformID)
 	if err != nil {
+		return nil, err
+	}
+	if s, err = s.seenBy(ctx, orgID, in.PlatformID); err != nil {
 		return nil, err
 	}
 	target, err := s.check(in)
@@ -40,10 +44,8 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 	id := cell.NewID()
 	ctx, cancel := target.patient(ctx)
 	defer cancel()
-	if target.redeemed() {
-		if err := s.mayCreate(ctx, orgID, in); err != nil {
-			return nil, err
-		}
+	if err := s.mayCreate(ctx, orgID, target); err != nil {
+		return nil, err
 	}
 	seen, err := s.identify(ctx, Question{OrgID: orgID, TenancyID: textOf(in.TenancyID)}, target, in.Unverified)
 	if err != nil {
@@ -52,6 +54,9 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 	var created *Credential
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		if err := orgquota.Credentials.ForOneMore(ctx, tx, orgID); err != nil {
+			return err
+		}
+		if err := s.holdImported(ctx, tx, orgID, target.platform, imported); err != nil {
 			return err
 		}
 		tenancy, err := s.account(ctx, tx, orgID, in, seen)
