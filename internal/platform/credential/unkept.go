@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/internal/fault"
+	"flowlane/internal/moment"
 	"flowlane/internal/platform/provider"
 )
 
@@ -55,11 +56,11 @@ func (s *Service) keepTrying(ctx context.Context, t turn, got provider.Tokens) {
 	s.unkept.add(t.id, 1)
 	go func() {
 		defer s.unkept.add(t.id, -1)
-		for pause := keepLeast; ; pause = min(2*pause, keepMost) {
+		for n := 0; ; n++ {
 			select {
 			case <-s.unkept.stop:
 				return
-			case <-time.After(pause):
+			case <-time.After(moment.Backoff(n, keepLeast, keepMost)):
 			}
 			if _, err := s.keep(ctx, t, got); err == nil || fault.Is(err, fault.NotFound) {
 				return
