@@ -73,6 +73,32 @@ func TestReaders(t *testing.T) {
 	}
 }
 
+// TestUpload_RefusesOtherEncodings: a file of Windows-1252 is refused with the line to look at, and nothing is sealed.
+func TestUpload_RefusesOtherEncodings(t *testing.T) {
+	t.Parallel()
+	const advice = ` is not UTF-8: save the file as UTF-8 (in Excel: "CSV UTF-8")`
+	for want, records := range map[string]iter.Seq2[json.RawMessage, error]{
+		"csv: line 1" + advice:    CSV(strings.NewReader("Stra\xdfe\n1\n")),
+		"csv: line 3" + advice:    CSV(strings.NewReader("name\nA\nM\xfcller\n")),
+		"csv: line 4" + advice:    CSV(strings.NewReader("id,name\n1,A\n2,\"\ufffd\nM\xfcller\nB\"\n")),
+		"ndjson: line 3" + advice: NDJSON(strings.NewReader("{}\n\n{\"name\":\"M\xfcller\"}\n")),
+	} {
+		var sent []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			sent = append(sent, r.Method+" "+r.URL.Path)
+			_, _ = io.WriteString(w, `{"id":"s"}`)
+		}))
+		_, err := (&Client{URL: server.URL}).Upload(t.Context(), records, UploadOptions{})
+		server.Close()
+		if err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+		if last := sent[len(sent)-1]; last != "DELETE /v1/data/record-sets/s" {
+			t.Errorf("%s: requests: %q", want, sent)
+		}
+	}
+}
+
 func TestAllBatches(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

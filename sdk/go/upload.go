@@ -11,7 +11,9 @@ import (
 	"io"
 	"iter"
 	"net/url"
+	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // UploadOptions say how records are uploaded; zero is good.
@@ -38,12 +40,24 @@ func Records[T any](values ...T) iter.Seq2[json.RawMessage, error] {
 	}
 }
 
-// NDJSON reads records of which each is a line; they are sent as they are, so that numbers keep every digit.
+// notUTF8 is what is wrong with a line. It must not get as far as json.Marshal, which stores U+FFFD for what it cannot
+// read.
+func notUTF8(line int) error {
+	return fmt.Errorf(`line %d is not UTF-8: save the file as UTF-8 (in Excel: "CSV UTF-8")`, line)
+}
+
+// NDJSON reads records of which each is a line; they are sent as they are, so that numbers keep every digit. What is
+// not UTF-8 is refused.
 func NDJSON(r io.Reader) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
-		lines := bufio.NewReader(r)
+		lines, number := bufio.NewReader(r), 0
 		for {
 			line, err := lines.ReadBytes('\n')
+			number++
+			if !utf8.Valid(line) {
+				yield(nil, fmt.Errorf("ndjson: %w", notUTF8(number)))
+				return
+			}
 			if line = bytes.TrimSpace(line); len(line) > 0 && !yield(line, nil) {
 				return
 			}
@@ -58,7 +72,7 @@ func NDJSON(r io.Reader) iter.Seq2[json.RawMessage, error] {
 }
 
 // CSV reads records of rows under a row of column names, of which no two are the same; every value is a string. A byte
-// order mark in front is not part of the first name.
+// order mark in front is not part of the first name. What is not UTF-8 is refused.
 func CSV(r io.Reader) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		text := bufio.NewReader(r)
@@ -66,13 +80,13 @@ func CSV(r io.Reader) iter.Seq2[json.RawMessage, error] {
 			_, _ = text.Discard(3)
 		}
 		rows := csv.NewReader(text)
-		names, err := rows.Read()
+		names, err := readRow(rows)
 		if twice, found := repeated(names); found && err == nil {
 			err = fmt.Errorf("two columns are called %q", twice)
 		}
 		for err == nil {
 			var row []string
-			if row, err = rows.Read(); err != nil {
+			if row, err = readRow(rows); err != nil {
 				break
 			}
 			record := make(map[string]string, len(names))
@@ -88,6 +102,28 @@ func CSV(r io.Reader) iter.Seq2[json.RawMessage, error] {
 			yield(nil, fmt.Errorf("csv: %w", err))
 		}
 	}
+}
+
+// readRow is the next row, all of it UTF-8.
+func readRow(rows *csv.Reader) ([]string, error) {
+	row, err := rows.Read()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // CSV wraps it
+	}
+	for i, value := range row {
+		if utf8.ValidString(value) {
+			continue
+		}
+		line, _ := rows.FieldPos(i)
+		for part := range strings.SplitSeq(value, "\n") {
+			if !utf8.ValidString(part) {
+				break
+			}
+			line++
+		}
+		return nil, notUTF8(line)
+	}
+	return row, nil
 }
 
 // repeated is a name that stands twice, if there is one.
