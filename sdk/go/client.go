@@ -71,7 +71,7 @@ func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, idempotencyKey{}, key)
 }
 
-// send returns the first answer below 400.
+// send returns the first answer below 300.
 func (c *Client) send(ctx context.Context, call call, header http.Header) (*http.Response, error) {
 	text, ok := call.body.(json.RawMessage)
 	if !ok && !isNil(call.body) {
@@ -117,11 +117,7 @@ func (c *Client) once(ctx context.Context, call call, header http.Header, body [
 	if err := c.authorize(ctx, r); err != nil {
 		return nil, err
 	}
-	sender := c.HTTP
-	if sender == nil {
-		sender = http.DefaultClient
-	}
-	res, err := sender.Do(r)
+	res, err := follower(c.HTTP).Do(r)
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
@@ -129,8 +125,11 @@ func (c *Client) once(ctx context.Context, call call, header http.Header, body [
 		}
 		return nil, fmt.Errorf("%s: no answer: %w", call.operation, err)
 	}
-	if res.StatusCode >= http.StatusBadRequest {
+	if res.StatusCode >= http.StatusMultipleChoices {
 		defer func() { _ = res.Body.Close() }()
+		if res.StatusCode < http.StatusBadRequest {
+			return nil, redirected(res, call.path)
+		}
 		return nil, newAPIError(res)
 	}
 	return res, nil

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// APIError is an answer of 400 and more; errors.As finds it.
+// APIError is an answer of 400 and more, or a redirection that is not followed; errors.As finds it.
 type APIError struct {
 	Status int
 	// Code is a stable word for what is wrong, for example record_set_consumed; empty where something else than the
