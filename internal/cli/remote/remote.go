@@ -51,7 +51,7 @@ func New(server, key string) (*Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented
 	transport.ResponseHeaderTimeout, transport.MaxIdleConnsPerHost = answerTimeout, 8
-	return &Client{URL: server, key: key, http: &http.Client{Transport: transport}}, nil
+	return &Client{URL: server, key: key, http: &http.Client{Transport: transport, CheckRedirect: follow}}, nil
 }
 
 // IsAddress reports whether a text is an address of HTTP that can be printed: it has no password. What is none is not

@@ -34,7 +34,8 @@ func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 		if len(r.Query) > 0 {
 			target += "?" + r.Query.Encode()
 		}
-		req, err := http.NewRequestWithContext(ctx, r.Method, target, nil)
+		// Of a reader of bytes the library knows how to send them again, to where a redirection leads.
+		req, err := http.NewRequestWithContext(ctx, r.Method, target, bytes.NewReader(r.Body))
 		if err != nil {
 			return fmt.Errorf("make the request: %w", err)
 		}
@@ -42,7 +43,6 @@ func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 			req.Header[name] = values
 		}
 		if r.Body != nil {
-			req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(r.Body)), int64(len(r.Body))
 			req.Header.Set("Content-Type", "application/json")
 		}
 		res, err = c.do(req) //nolint:bodyclose // the caller closes it
@@ -84,6 +84,9 @@ func answer(res *http.Response) error {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	p := problemOf(res, text)
+	if res.StatusCode/100 == 3 && res.StatusCode != http.StatusNotModified {
+		p.Detail, p.Hint = redirected(res), ""
+	}
 	if p.Detail == "" {
 		p.Detail = notOurs
 	}
