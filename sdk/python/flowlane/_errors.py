@@ -18,7 +18,7 @@ class SignatureError(FlowlaneError):
 
 
 class ApiError(FlowlaneError):
-    """The service answered with a status of 400 or more, or with a redirection, which is not followed."""
+    """The service answered with a status of 400 or more, or with a redirection that is not followed."""
 
     def __init__(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
         known: dict[str, Any] = body if isinstance(body, dict) else {}

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 
 from ._errors import ApiError, NetworkError, error_class
+from ._redirect import refused, send
 
 _LONGEST_WAIT = 10.0
 
@@ -123,7 +124,7 @@ class Transport:
             failures += 1
 
     def _once(self, request: httpx.Request, stream: bool) -> httpx.Response:
-        response = self._http.send(request, stream=True)
+        response = send(self._http, request)
         try:
             if response.status_code < 300 and stream:
                 return response
@@ -137,6 +138,9 @@ class Transport:
             body = json.loads(response.content)
         except ValueError:
             body = None
+        if response.status_code < 400:
+            known = body if isinstance(body, dict) else {}
+            body = known | {"detail": refused(response, request.url.raw_path.decode().partition("?")[0])}
         raise error_class(response.status_code)(response.status_code, body, response.headers)
 
     def _authorize(self, headers: dict[str, str]) -> None:

@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Callable, Iterable
 
+import httpx
+
 import flowlane
 from flowlane._records import texts
 from flowlane._stream import events, lines
@@ -22,11 +24,13 @@ class Service:
 
     def __init__(self, test: unittest.TestCase, answer: Callable[[str, str, str], Answer]) -> None:
         self.requests: list[tuple[str, str, str, str | None]] = []
+        self.api_keys: list[str | None] = []
         service = self
 
         class Handler(BaseHTTPRequestHandler):
             def handle_one(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+                service.api_keys.append(self.headers.get("X-API-Key"))
                 service.requests.append((self.command, self.path, body, self.headers.get("Idempotency-Key")))
                 status, headers, text = answer(self.command, self.path, body)
                 self.send_response(status)
@@ -167,7 +171,6 @@ class Requests(unittest.TestCase):
             ("keyed", 503, lambda flow: flow.retry_batch("b"), 3),
             ("not repeatable", 502, lambda flow: flow.create_api_key({"name": "n"}), 1),
             ("limited", 429, lambda flow: flow.create_api_key({"name": "n"}), 3),
-            ("redirected", 307, lambda flow: flow.get_me(), 1),
             ("refused", 500, lambda flow: flow.get_me(), 1),
         ]
         for name, status, call, times in cases:
@@ -178,6 +181,55 @@ class Requests(unittest.TestCase):
                 self.assertEqual(len(service.requests), times)
                 self.assertEqual(len({key for _, _, _, key in service.requests}), 1)
                 self.assertEqual((raised.exception.status, raised.exception.code), (status, ""))
+
+    def test_redirections(self) -> None:
+        """A request is sent on as it is, with its key, within a host and to where an organization has moved."""
+        moved = '{"detail":"The organization is elsewhere","code":"moved"}'
+        cases: list[tuple[str, int, str, str, str, bool]] = [
+            ("301", 301, "127.0.0.1", "", "", False),
+            ("302", 302, "127.0.0.1", "", "", False),
+            ("303", 303, "127.0.0.1", "", "", False),
+            ("307", 307, "127.0.0.1", "", "", True),
+            ("308", 308, "127.0.0.1", "/in", "", True),
+            ("moved", 307, "localhost", "", moved, True),
+            ("307 of another host", 307, "localhost", "", "", False),
+            ("308 of another host", 308, "localhost", "", moved, False),
+            ("moved to another path", 307, "localhost", "/login", moved, False),
+        ]
+        for name, status, host, folder, said, follows in cases:
+            for http in (None, httpx.Client(follow_redirects=True)):
+                with self.subTest(name, http=http):
+                    there = Service(self, lambda method, path, body: (200, {}, '{"id":"made"}'))
+                    root = there.url.replace("127.0.0.1", host) + folder
+                    here = Service(self, lambda method, path, body: (status, {"Location": root + path}, said))
+                    flow = here.client(self, http=http)
+                    if follows:
+                        self.assertEqual(flow.create_record_set({"chunk_size": 7})["id"], "made")
+                        ((method, path, body, key),) = there.requests
+                        self.assertEqual((method, path), ("POST", f"{folder}/v1/data/record-sets"))
+                        self.assertEqual((json.loads(body), key), ({"chunk_size": 7}, here.requests[0][3]))
+                        self.assertEqual(there.api_keys, ["k"])
+                        continue
+                    with self.assertRaises(flowlane.ApiError) as raised:
+                        flow.create_record_set({})
+                    self.assertEqual((raised.exception.status, there.requests), (status, []))
+                    self.assertIn(f"leads to {root}, which", str(raised.exception))
+                if http:
+                    http.close()
+
+    def test_redirections_end(self) -> None:
+        service = Service(self, lambda method, path, body: (308, {"Location": path}, ""))
+        with self.assertRaisesRegex(flowlane.ApiError, f"leads to {service.url}, which"):
+            service.client(self).get_me()
+        self.assertEqual(len(service.requests), 6)
+        service = Service(self, lambda method, path, body: (307, {}, ""))
+        with self.assertRaisesRegex(flowlane.ApiError, "does not say where"):
+            service.client(self).get_me()
+
+    def test_redirections_of_streams(self) -> None:
+        there = Service(self, lambda method, path, body: (200, {}, '{"position":0}\n'))
+        here = Service(self, lambda method, path, body: (307, {"Location": there.url + path}, ""))
+        self.assertEqual(list(here.client(self).results("b")), [{"position": 0}])
 
     def test_no_answer_does_not_tell_the_address(self) -> None:
         with flowlane.Client("http://127.0.0.1:1", retries=1, backoff=0.001) as flow:
