@@ -35,6 +35,7 @@ type Client struct {
 	Backoff time.Duration
 
 	longestSilence time.Duration // of a stream of events; 45 s if 0
+	longestCleanUp time.Duration // of what a failed upload leaves; 5 s if 0
 }
 
 // call is one request.

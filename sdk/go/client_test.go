@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -96,6 +97,52 @@ func TestUpload_RefusesOtherEncodings(t *testing.T) {
 		if last := sent[len(sent)-1]; last != "DELETE /v1/data/record-sets/s" {
 			t.Errorf("%s: requests: %q", want, sent)
 		}
+	}
+}
+
+// TestUpload_CleansUpOnce: the set of a failed upload is deleted also when the context is over, in one attempt that ends.
+func TestUpload_CleansUpOnce(t *testing.T) {
+	t.Parallel()
+	for name, hangs := range map[string]bool{"Hangs": true, "Busy": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var deletions atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.Method == http.MethodDelete:
+					deletions.Add(1)
+					if hangs {
+						<-r.Context().Done()
+					}
+					w.WriteHeader(http.StatusServiceUnavailable)
+				case strings.HasSuffix(r.URL.Path, "/records"):
+					cancel()
+				default:
+					_, _ = io.WriteString(w, `{"id":"s"}`)
+				}
+			}))
+			defer server.Close()
+			client := &Client{URL: server.URL, Backoff: time.Microsecond}
+			if hangs {
+				client.longestCleanUp = 100 * time.Millisecond
+			}
+			failed := make(chan error, 1)
+			go func() {
+				_, err := client.Upload(ctx, Records(1), UploadOptions{})
+				failed <- err
+			}()
+			select {
+			case err := <-failed:
+				if !errors.Is(err, context.Canceled) || deletions.Load() != 1 {
+					t.Errorf("%d deletions: %v", deletions.Load(), err)
+				}
+			case <-time.After(10 * time.Second):
+				server.CloseClientConnections()
+				t.Error("the upload did not end")
+			}
+		})
 	}
 }
 

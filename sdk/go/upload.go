@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 )
 
@@ -157,8 +158,22 @@ func (c *Client) Upload(ctx context.Context, records iter.Seq2[json.RawMessage, 
 			return set, nil
 		}
 	}
-	_ = c.DeleteRecordSet(context.WithoutCancel(ctx), set.ID) // it would expire
+	c.cleanUp(ctx, set.ID)
 	return RecordSet{}, err
+}
+
+// cleanUp tries once to delete a set, also after the end of ctx, and not for long: who waits for the error of the upload
+// has a deadline, and the set would expire.
+func (c *Client) cleanUp(ctx context.Context, set string) {
+	bound := c.longestCleanUp
+	if bound == 0 {
+		bound = 5 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+	defer cancel()
+	once := *c
+	once.Retries = -1
+	_ = once.DeleteRecordSet(ctx, set)
 }
 
 // append sends the chunks, some of them side by side, and returns the number of records.
