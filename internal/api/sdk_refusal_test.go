@@ -18,8 +18,8 @@ const client = new flow.Flowlane({ url: process.env.FLOWLANE_URL, apiKey: 'k' })
 const bytes = (text) => Uint8Array.from(text, (c) => c.charCodeAt(0));
 class Pieces extends Blob {
   stream() {
-    const stream = super.stream();
-    return stream.pipeThrough(new TransformStream({ transform(chunk, to) { for (const b of chunk) to.enqueue(Uint8Array.of(b)); } }));
+    const transform = (chunk, to) => chunk.forEach((byte) => to.enqueue(Uint8Array.of(byte)));
+    return super.stream().pipeThrough(new TransformStream({ transform }));
   }
 }
 const seen = {};

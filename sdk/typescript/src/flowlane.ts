@@ -6,6 +6,7 @@ import { createClient, createConfig, type Client } from './gen/client/index.js';
 import * as gen from './gen/index.js';
 import { keyed } from './keyed.gen.js';
 import { Records } from './records.js';
+import { following } from './redirect.js';
 import { retrying, type Retries } from './retry.js';
 
 /** Where a service is, and who calls it: give either an API key or a bearer token. */
@@ -48,7 +49,8 @@ export class Flowlane {
   readonly webhooks: gen.WebhooksOperations;
 
   constructor(connection: Connection) {
-    const client = connect(connection);
+    const send = following(connection.fetch ?? ((input, init) => fetch(input, init)));
+    const client = connect(connection, send);
     this.client = client;
     this.account = new gen.AccountOperations({ client });
     this.batches = new Batches(client, connection);
@@ -72,7 +74,7 @@ export class Flowlane {
 }
 
 /** Returns a client for the generated operations. For each stream it asks for a token, so that no key is in an address. */
-function connect(connection: Connection): Client {
+function connect(connection: Connection, send: typeof fetch): Client {
   const root = connection.url.replace(/\/+$/, '').replace(/\/v1$/, '');
   const account = () => new gen.AccountOperations({ client });
   const client: Client = createClient(
@@ -80,7 +82,7 @@ function connect(connection: Connection): Client {
       baseUrl: `${root}/v1`,
       auth: (scheme: Auth) =>
         scheme.in === 'query' ? account().createStreamToken().then(({ token }) => token) : credentials(connection, scheme),
-      fetch: retrying(connection.fetch ?? ((input, init) => fetch(input, init)), connection),
+      fetch: retrying(send, connection),
       throwOnError: true,
     }),
   );
