@@ -49,19 +49,23 @@ export class Batches extends BatchesOperations {
         signal: signal ?? null,
       })) as unknown as ReadableStream<Uint8Array>;
       const read = lines(body);
-      for (;;) {
-        let line;
-        try {
-          line = await read.next();
-        } catch (error) {
-          signal?.throwIfAborted();
-          if (failures >= retries) throw new NetworkError('The results were cut off', { cause: error });
-          break;
+      try {
+        for (;;) {
+          let line;
+          try {
+            line = await read.next();
+          } catch (error) {
+            signal?.throwIfAborted();
+            if (failures >= retries) throw new NetworkError('The results were cut off', { cause: error });
+            break;
+          }
+          if (line.done) return;
+          skip++;
+          failures = 0;
+          yield JSON.parse(line.value) as Result;
         }
-        if (line.done) return;
-        skip++;
-        failures = 0;
-        yield JSON.parse(line.value) as Result;
+      } finally {
+        await read.return(); // which ends the request where its caller reads no further
       }
       await sleep(delay(failures++, this.retries), signal);
     }

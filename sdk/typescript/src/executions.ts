@@ -39,6 +39,7 @@ export class Executions extends ExecutionsOperations {
         signal: signal ?? null,
       });
       const silence = new Silence(signal);
+      let events: ReturnType<typeof parse> | undefined;
       try {
         const { data, response } = await this.connected.get<ReadableStream<Uint8Array>, unknown, true>({
           url: '/flows/executions/{execution_id}/stream',
@@ -52,7 +53,7 @@ export class Executions extends ExecutionsOperations {
         });
         if (response.status === 204) return;
         let cause: unknown;
-        const events = parse(data as unknown as ReadableStream<Uint8Array>);
+        events = parse(data as unknown as ReadableStream<Uint8Array>);
         for (;;) {
           let next;
           try {
@@ -73,8 +74,9 @@ export class Executions extends ExecutionsOperations {
         }
         if (failures >= retries) throw new NetworkError('The stream was cut off', { cause });
       } finally {
-        silence.end();
         signal?.removeEventListener('abort', silence.stop);
+        silence.close();
+        await events?.return(); // which gives the stream up
       }
       await sleep(delay(failures++, this.retries), signal);
     }
@@ -103,6 +105,12 @@ class Silence {
 
   end() {
     clearTimeout(this.timer);
+  }
+
+  /** Ends the request, which stays open where its caller reads no further. */
+  close() {
+    this.end();
+    this.request.abort();
   }
 }
 

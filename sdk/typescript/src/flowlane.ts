@@ -62,7 +62,7 @@ export class Flowlane {
     this.events = new gen.EventsOperations({ client });
     this.executions = new Executions(client, connection);
     this.jobs = new gen.JobsOperations({ client });
-    this.records = new Records(client);
+    this.records = new Records(client, send);
     this.schedules = new gen.SchedulesOperations({ client });
     this.stores = new gen.StoresOperations({ client });
     this.templates = new gen.TemplatesOperations({ client });

@@ -3,6 +3,8 @@ import { RecordSetsOperations, type RecordSet } from './gen/index.js';
 import { csv } from './csv.js';
 import { lines } from './lines.js';
 
+const longestCleanUp = 5000;
+
 /** Records to upload: objects, or a file of NDJSON or CSV. */
 export type Source = Blob | Iterable<object> | AsyncIterable<object>;
 
@@ -22,7 +24,11 @@ export interface UploadOptions {
 
 /** The operations of record sets, and the upload of a whole one. */
 export class Records extends RecordSetsOperations {
-  constructor(private readonly connected: Client) {
+  /** Takes, beside the client, what sends a request once. */
+  constructor(
+    connected: Client,
+    private readonly once: typeof fetch,
+  ) {
     super({ client: connected });
   }
 
@@ -71,7 +77,8 @@ export class Records extends RecordSetsOperations {
       if (failed) throw failed;
       return await this.seal({ path, body: { expected_count: total }, signal });
     } catch (error) {
-      await this.delete({ path }).catch(() => undefined); // it would expire
+      // It would expire: who waits for the error waits no longer for this.
+      await this.delete({ path, fetch: this.once, signal: AbortSignal.timeout(longestCleanUp) }).catch(() => undefined);
       throw error;
     }
   }
