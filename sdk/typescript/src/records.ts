@@ -1,6 +1,5 @@
 import type { Client } from './gen/client/index.js';
 import { RecordSetsOperations, type RecordSet } from './gen/index.js';
-import { csv } from './csv.js';
 import { lines } from './lines.js';
 
 const longestCleanUp = 5000;
@@ -92,6 +91,7 @@ async function* texts(source: Source, format?: 'ndjson' | 'csv'): AsyncGenerator
   }
   const name = 'name' in source ? String(source.name) : '';
   if ((format ?? (/\.csv$/i.test(name) || source.type.startsWith('text/csv') ? 'csv' : 'ndjson')) === 'csv') {
+    const { csv } = await import('./csv.js'); // which pages that read no files need not load
     for await (const record of csv(source.stream())) yield JSON.stringify(record);
     return;
   }
