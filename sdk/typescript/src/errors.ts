@@ -1,5 +1,4 @@
 import type { Error as ErrorBody, ValidationEntry } from './gen/index.js';
-import { leadsAway, notFollowed } from './redirect.js';
 
 /** What every error of this package is. */
 export class FlowlaneError extends Error {
@@ -96,10 +95,6 @@ const byStatus: Record<number, typeof ApiError> = {
 export function toError(error: unknown, response: Response | undefined, request: Request): unknown {
   if (error instanceof FlowlaneError || request.signal.aborted) return error;
   if (!response) return new NetworkError(`${request.method} ${new URL(request.url).pathname}: no answer`, { cause: error });
-  if (leadsAway(response)) {
-    const said = typeof error === 'object' ? error : {};
-    return new ApiError(response.status, { ...said, detail: notFollowed(request, response) }, response.headers);
-  }
   const kind = byStatus[response.status] ?? (response.status >= 500 ? ServerError : ApiError);
   return new kind(response.status, error, response.headers);
 }

@@ -1,3 +1,5 @@
+import { FlowlaneError } from './errors.js';
+
 /** How often and how patiently requests are sent again. */
 export interface Retries {
   /** How often a request is sent again, 5 unless given; 0 for never. */
@@ -69,7 +71,7 @@ export function retrying(send: typeof fetch, options: Retries): typeof fetch {
         wait = Math.max(wait, retryAfter(response.headers));
         await response.body?.cancel();
       } catch (error) {
-        if (request.signal.aborted || failures >= retries || !repeatable(request)) throw error;
+        if (error instanceof FlowlaneError || request.signal.aborted || failures >= retries || !repeatable(request)) throw error;
       }
       await sleep(wait, request.signal);
     }

@@ -1,1 +1,0 @@
-import{t as e}from"./client-DZpYtdSw.js";import{c as t,f as n}from"./index-CHz9dcjy.js";var r=12e4;function i(){let i=n([`flows`,`names`],n=>t(t=>e.definitions.list({query:{limit:200,...t},signal:n})),!1,r);return new Map(i.data?.map(e=>[e.id,e.name]))}export{i as t};

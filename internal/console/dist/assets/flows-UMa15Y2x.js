@@ -1,0 +1,1 @@
+import{t as e}from"./client-CYJq1RwJ.js";import{c as t,f as n}from"./index-DjzflLsf.js";var r=12e4;function i(){let i=n([`flows`,`names`],n=>t(t=>e.definitions.list({query:{limit:200,...t},signal:n})),!1,r);return new Map(i.data?.map(e=>[e.id,e.name]))}export{i as t};

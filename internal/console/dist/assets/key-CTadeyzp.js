@@ -1,0 +1,1 @@
+import{l as e}from"./client-CYJq1RwJ.js";var t=class{of=``;is=``;for(t){let n=e(t);return this.of!==n&&(this.of=n,this.is=crypto.randomUUID()),this.is}};export{t};
