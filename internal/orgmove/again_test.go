@@ -85,6 +85,18 @@ func (m *move) cutAt(t *testing.T, at string) {
 	}
 	require.ErrorIs(t, m.Run(ctx), context.Canceled)
 	m.Say = nil
+	m.unlocked(t)
+}
+
+// unlocked waits until a move that was cut off holds its lock no more: its connection may end a little later.
+func (m *move) unlocked(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var held bool
+		err := m.From.QueryRow(m.ctx, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+			WHERE l.locktype = 'advisory' AND d.datname = current_database())`).Scan(&held)
+		return err == nil && !held
+	}, 30*time.Second, 10*time.Millisecond)
 }
 
 // copyForTest copies without the steps before, which have no requests to end here.

@@ -126,15 +126,8 @@ func TestAbort(t *testing.T) {
 	t.Parallel()
 	m := setup(t)
 	before := m.rows(t, m.From)
-	ctx, cut := context.WithCancel(m.ctx)
-	m.Say = func(step string) {
-		if step == "switch" {
-			cut()
-		}
-	}
-	require.ErrorIs(t, m.Run(ctx), context.Canceled)
+	m.cutAt(t, "switch")
 	assert.Equal(t, []string{"moving", "moving"}, []string{m.status(t, m.From), m.status(t, m.To)})
-	m.Say = nil
 	other := *m.Mover
 	other.URL = "https://cell3.example.com"
 	require.ErrorContains(t, other.Run(m.ctx), "on its way to https://cell2.example.com")
