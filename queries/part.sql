@@ -1,8 +1,8 @@
 -- Ranges of records that wait for calls or are in them (flow.part), and the queues of batches (flow.lane_batch).
 
 -- name: SlicesQueue :exec
--- Queues the records of a batch that begins, where their slices enter calls: for each task one part of all slices that
--- follow each other and lack the same tasks.
+-- Queues the records of a batch that is released, or retries those of another, where their slices enter calls: for each
+-- task one part of all slices that follow each other and lack the same tasks.
 WITH run AS (
     SELECT s.step_no, s.tasks_done, min(s.no) AS slice_no, max(s.no) AS last_no, sum(s.records) AS records
     FROM (SELECT x.step_no, x.tasks_done, x.no, x.records, x.no - row_number() OVER (PARTITION BY x.step_no,

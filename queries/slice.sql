@@ -1,11 +1,25 @@
 -- Slices, and the jobs that were detached from them.
 
 -- name: SliceInsert :exec
--- One slice for each page of the set.
-INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued)
-SELECT @batch_id, row_number() OVER (ORDER BY p.first) - 1, p.first, p.rows, @state, p.rows * @call_tasks::int,
-    CASE WHEN @staged::boolean THEN p.rows ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE p.rows END
-FROM flow.page p WHERE p.set_id = @page_set;
+-- One slice for each page of the set. Where they enter calls, each task of the first step has one part of all of them:
+-- what SlicesQueue makes, without reading the slices again, which took 2 of 20 ms of the start of a million records.
+WITH slices AS MATERIALIZED (
+    SELECT row_number() OVER (ORDER BY p.first) - 1 AS no, p.first, p.rows FROM flow.page p WHERE p.set_id = @page_set
+), added AS (
+    INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued)
+    SELECT @batch_id, s.no, s.first, s.rows, @state, s.rows * @call_tasks::int,
+        CASE WHEN @staged::boolean THEN s.rows ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE s.rows END
+    FROM slices s
+), whole AS MATERIALIZED (
+    SELECT s.no AS last_no, s.rows AS to_off, s.first + s.rows AS records FROM slices s
+    WHERE @state = 'calling' ORDER BY s.no DESC LIMIT 1
+), part AS (
+    INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
+    SELECT l.batch_id, l.step_no, l.task_no, 0, w.last_no, 0, w.to_off
+    FROM flow.lane_batch l CROSS JOIN whole w WHERE l.batch_id = @batch_id AND l.step_no = 0 ORDER BY l.task_no
+)
+UPDATE flow.lane_batch l SET ready_parts = 1, ready_records = w.records
+FROM whole w WHERE l.batch_id = @batch_id AND l.step_no = 0;
 
 -- name: SliceRelease :execrows
 UPDATE flow.slice SET state = @state, queued = staged, staged = 0 WHERE batch_id = @batch_id AND state = 'staged';

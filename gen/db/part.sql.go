@@ -900,8 +900,8 @@ WHERE l.batch_id = $1 AND l.step_no = q.step_no AND l.task_no = q.task_no
 `
 
 // Ranges of records that wait for calls or are in them (flow.part), and the queues of batches (flow.lane_batch).
-// Queues the records of a batch that begins, where their slices enter calls: for each task one part of all slices that
-// follow each other and lack the same tasks.
+// Queues the records of a batch that is released, or retries those of another, where their slices enter calls: for each
+// task one part of all slices that follow each other and lack the same tasks.
 func (q *Queries) SlicesQueue(ctx context.Context, db DBTX, batchID uuid.UUID) error {
 	_, err := db.Exec(ctx, slicesQueue, batchID)
 	return err

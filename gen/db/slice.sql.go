@@ -248,29 +248,43 @@ func (q *Queries) SliceClaim(ctx context.Context, db DBTX, arg SliceClaimParams)
 
 const sliceInsert = `-- name: SliceInsert :exec
 
-INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued)
-SELECT $1, row_number() OVER (ORDER BY p.first) - 1, p.first, p.rows, $2, p.rows * $3::int,
-    CASE WHEN $4::boolean THEN p.rows ELSE 0 END, CASE WHEN $4::boolean THEN 0 ELSE p.rows END
-FROM flow.page p WHERE p.set_id = $5
+WITH slices AS MATERIALIZED (
+    SELECT row_number() OVER (ORDER BY p.first) - 1 AS no, p.first, p.rows FROM flow.page p WHERE p.set_id = $2
+), added AS (
+    INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued)
+    SELECT $1, s.no, s.first, s.rows, $3, s.rows * $4::int,
+        CASE WHEN $5::boolean THEN s.rows ELSE 0 END, CASE WHEN $5::boolean THEN 0 ELSE s.rows END
+    FROM slices s
+), whole AS MATERIALIZED (
+    SELECT s.no AS last_no, s.rows AS to_off, s.first + s.rows AS records FROM slices s
+    WHERE $3 = 'calling' ORDER BY s.no DESC LIMIT 1
+), part AS (
+    INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
+    SELECT l.batch_id, l.step_no, l.task_no, 0, w.last_no, 0, w.to_off
+    FROM flow.lane_batch l CROSS JOIN whole w WHERE l.batch_id = $1 AND l.step_no = 0 ORDER BY l.task_no
+)
+UPDATE flow.lane_batch l SET ready_parts = 1, ready_records = w.records
+FROM whole w WHERE l.batch_id = $1 AND l.step_no = 0
 `
 
 type SliceInsertParams struct {
 	BatchID   uuid.UUID
+	PageSet   uuid.UUID
 	State     string
 	CallTasks int32
 	Staged    bool
-	PageSet   uuid.UUID
 }
 
 // Slices, and the jobs that were detached from them.
-// One slice for each page of the set.
+// One slice for each page of the set. Where they enter calls, each task of the first step has one part of all of them:
+// what SlicesQueue makes, without reading the slices again, which took 2 of 20 ms of the start of a million records.
 func (q *Queries) SliceInsert(ctx context.Context, db DBTX, arg SliceInsertParams) error {
 	_, err := db.Exec(ctx, sliceInsert,
 		arg.BatchID,
+		arg.PageSet,
 		arg.State,
 		arg.CallTasks,
 		arg.Staged,
-		arg.PageSet,
 	)
 	return err
 }

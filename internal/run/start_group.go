@@ -238,10 +238,8 @@ func (s *Service) writeGroup(ctx context.Context, start *StartClaim, g *prepared
 // addSlices inserts the slices of a batch whose records have pages already, and queues the first step unless that waits
 // for its time.
 func (s *Service) addSlices(ctx context.Context, later *pg.Pipeline, p *db.BatchesStartParams) error {
-	slices := db.SliceInsertParams{BatchID: p.Ids[0], PageSet: p.PageSets[0], State: p.State, CallTasks: p.CallTasks,
-		Staged: p.Staged}
-	return fault.Wrap(errors.Join(s.q.SliceInsert(ctx, later, slices), s.q.SlicesQueue(ctx, later, p.Ids[0])),
-		"insert slices")
+	return fault.Wrap(s.q.SliceInsert(ctx, later, db.SliceInsertParams{BatchID: p.Ids[0], PageSet: p.PageSets[0],
+		State: p.State, CallTasks: p.CallTasks, Staged: p.Staged}), "insert slices")
 }
 
 // pageInRow is how large the only page of a batch may be, compressed, to stand in the batch's row, which lists read
