@@ -1,6 +1,6 @@
 -- name: BatchList :many
 -- In insertion order, between two ids. record_set_id is null where the trigger brought its own rows.
-SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id, flow.batch_metadata(b)::text AS metadata
+SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -15,7 +15,7 @@ ORDER BY b.id LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: BatchListNewest :many
 -- BatchList from the newest on.
-SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id, flow.batch_metadata(b)::text AS metadata
+SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -47,7 +47,7 @@ ORDER BY b.id DESC LIMIT @max_rows;
 -- name: BatchRead :one
 -- IS TRUE keeps the organization out of the choice of an index: where most have few batches, one by organization looks
 -- as good as the primary key, and is read to its end for who has many.
-SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id, flow.batch_metadata(b)::text AS metadata
+SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE
@@ -55,7 +55,7 @@ WHERE b.id = @id AND (b.org_id = @org_id) IS TRUE;
 
 -- name: BatchesRead :many
 -- Several batches, each of its organization.
-SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id, flow.batch_metadata(b)::text AS metadata
+SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id
 FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@ids::uuid[]) AS id) d
 JOIN flow.batch b ON b.id = d.id AND (b.org_id = d.org_id) IS TRUE
 JOIN flow.batch_count c ON c.batch_id = b.id

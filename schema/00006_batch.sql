@@ -93,7 +93,7 @@ COMMENT ON COLUMN flow.batch.page IS
     'Its records, as in flow.page.body, where they are few and small; null where they stand there. Customer data.';
 
 CREATE FUNCTION flow.batch_metadata(b flow.batch) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT coalesce(b.metadata, '{"webhook_id":"' || b.trigger_source || '","delivery_id":"' || b.id || '"}')
+    SELECT coalesce(b.metadata, '{"webhook_id":"' || b.trigger_source || '","delivery_id":"' || b.id::text || '"}')
 $$;
 COMMENT ON FUNCTION flow.batch_metadata(flow.batch) IS
     'The metadata of a batch, a JSON object as text. What a webhook gives is made of its id and of that of the '

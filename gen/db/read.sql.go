@@ -280,7 +280,7 @@ func (q *Queries) BatchIDsNewest(ctx context.Context, db DBTX, arg BatchIDsNewes
 }
 
 const batchList = `-- name: BatchList :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.trace, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, c.fragment, r.id AS record_set_id, flow.batch_metadata(b)::text AS metadata
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.trace, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, c.fragment, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -312,7 +312,6 @@ type BatchListRow struct {
 	FlowBatch      FlowBatch
 	FlowBatchCount FlowBatchCount
 	RecordSetID    *uuid.UUID
-	Metadata       string
 }
 
 // In insertion order, between two ids. record_set_id is null where the trigger brought its own rows.
@@ -390,7 +389,6 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 			&i.FlowBatchCount.UpdatedAt,
 			&i.FlowBatchCount.Fragment,
 			&i.RecordSetID,
-			&i.Metadata,
 		); err != nil {
 			return nil, err
 		}
@@ -403,7 +401,7 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 }
 
 const batchListNewest = `-- name: BatchListNewest :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.trace, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, c.fragment, r.id AS record_set_id, flow.batch_metadata(b)::text AS metadata
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.trace, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, c.fragment, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -435,7 +433,6 @@ type BatchListNewestRow struct {
 	FlowBatch      FlowBatch
 	FlowBatchCount FlowBatchCount
 	RecordSetID    *uuid.UUID
-	Metadata       string
 }
 
 // BatchList from the newest on.
@@ -513,7 +510,6 @@ func (q *Queries) BatchListNewest(ctx context.Context, db DBTX, arg BatchListNew
 			&i.FlowBatchCount.UpdatedAt,
 			&i.FlowBatchCount.Fragment,
 			&i.RecordSetID,
-			&i.Metadata,
 		); err != nil {
 			return nil, err
 		}
@@ -526,7 +522,7 @@ func (q *Queries) BatchListNewest(ctx context.Context, db DBTX, arg BatchListNew
 }
 
 const batchRead = `-- name: BatchRead :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.trace, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, c.fragment, r.id AS record_set_id, flow.batch_metadata(b)::text AS metadata
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.trace, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, c.fragment, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE
@@ -542,7 +538,6 @@ type BatchReadRow struct {
 	FlowBatch      FlowBatch
 	FlowBatchCount FlowBatchCount
 	RecordSetID    *uuid.UUID
-	Metadata       string
 }
 
 // IS TRUE keeps the organization out of the choice of an index: where most have few batches, one by organization looks
@@ -603,7 +598,6 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 		&i.FlowBatchCount.UpdatedAt,
 		&i.FlowBatchCount.Fragment,
 		&i.RecordSetID,
-		&i.Metadata,
 	)
 	return i, err
 }
@@ -752,7 +746,7 @@ func (q *Queries) BatchesMeant(ctx context.Context, db DBTX, arg BatchesMeantPar
 }
 
 const batchesRead = `-- name: BatchesRead :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.trace, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, c.fragment, r.id AS record_set_id, flow.batch_metadata(b)::text AS metadata
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.trace, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, c.fragment, r.id AS record_set_id
 FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) d
 JOIN flow.batch b ON b.id = d.id AND (b.org_id = d.org_id) IS TRUE
 JOIN flow.batch_count c ON c.batch_id = b.id
@@ -768,7 +762,6 @@ type BatchesReadRow struct {
 	FlowBatch      FlowBatch
 	FlowBatchCount FlowBatchCount
 	RecordSetID    *uuid.UUID
-	Metadata       string
 }
 
 // Several batches, each of its organization.
@@ -834,7 +827,6 @@ func (q *Queries) BatchesRead(ctx context.Context, db DBTX, arg BatchesReadParam
 			&i.FlowBatchCount.UpdatedAt,
 			&i.FlowBatchCount.Fragment,
 			&i.RecordSetID,
-			&i.Metadata,
 		); err != nil {
 			return nil, err
 		}

@@ -73,7 +73,7 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	if err != nil {
 		return nil, err
 	}
-	size := func(r query.BatchRow) int { return len(r.Metadata) }
+	size := func(r query.BatchRow) int { return len(query.Metadata(&r)) }
 	rows, err := gather(&p, size, func(last *query.BatchRow, skip, n int32) ([]query.BatchRow, error) {
 		if last != nil {
 			at = at.Behind(last.FlowBatch.ID)

@@ -15,7 +15,7 @@ func batchOf(r *query.BatchRow, skipped []query.SkippedTask) oas.Batch {
 		TriggerID: b.ID.String(), TriggerType: oas.TriggerType(b.TriggerType),
 		TriggerSource: nilString(b.TriggerSource),
 		ScheduleID:    nilID(state.ScheduleID), RecordSetID: nilID(r.RecordSetID), RetryOf: nilID(b.RetryOf),
-		Metadata: oas.FreeObject(r.Metadata),
+		Metadata: query.Metadata(r),
 		Status:   oas.BatchStatus(query.StatusOf(r)), StatusReason: nilString(state.CancelReason),
 		RecordCount: int(b.RecordCount),
 		JobCounts:   jobCountsOf(query.JobCounts(r)), ProgressPercent: query.Progress(r),

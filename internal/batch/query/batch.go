@@ -31,6 +31,16 @@ func (s *Reader) ReadBatchIn(ctx context.Context, conn db.DBTX, orgID, id uuid.U
 	return new(BatchRow(found)), fault.Wrap(err, "read batch %s", id)
 }
 
+// Metadata is what the trigger of a batch gave, a JSON object: flow.batch_metadata, which as a part of these queries would
+// take Postgres as long to plan as all else of them.
+func Metadata(r *BatchRow) []byte {
+	b := &r.FlowBatch
+	if b.Metadata != nil {
+		return []byte(*b.Metadata)
+	}
+	return fmt.Appendf(nil, `{"webhook_id":%q,"delivery_id":%q}`, pg.Value(b.TriggerSource), b.ID)
+}
+
 // SkippedTask is a task of a batch that left out records by its condition.
 type SkippedTask struct {
 	StepID, TaskID string
@@ -87,7 +97,7 @@ func (s *Reader) ViewsOf(ctx context.Context, conn db.DBTX,
 		if err != nil {
 			return nil, fmt.Errorf("plan of batch %s: %w", b.ID, err)
 		}
-		b.Metadata, r.Metadata = nil, "" // no record shows it, and a list of records keeps the batches of all of them
+		b.Metadata = nil // no record shows it, and a list of records keeps the batches of all of them
 		out[b.ID] = &Batch{BatchRow: new(BatchRow(r)), Plan: plan}
 	}
 	return out, nil
