@@ -28,12 +28,13 @@ func GenericPlan(ctx context.Context, db Batcher, queries ...Query) error {
 	return QueryBatch(ctx, db, append([]Query{keepPlans(ctx)}, queries...)...)
 }
 
-// keepPlans does what keep does, in the transaction that statements without one are that go together.
+// keepPlans does what withGenericPlan does, in the transaction that statements without one are that go together.
 func keepPlans(ctx context.Context) Query {
 	return func(db DB) error {
 		var set string
 		return db.QueryRow(ctx,
-			`SELECT set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('enable_seqscan', 'off', true)`).Scan(&set)
+			`SELECT set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('enable_seqscan', 'off', true)
+				|| set_config('enable_bitmapscan', 'off', true)`).Scan(&set)
 	}
 }
 
