@@ -31,8 +31,8 @@ func (s *Reader) ReadBatchIn(ctx context.Context, conn db.DBTX, orgID, id uuid.U
 	return new(BatchRow(found)), fault.Wrap(err, "read batch %s", id)
 }
 
-// Metadata is what the trigger of a batch gave, a JSON object: flow.batch_metadata, which as a part of these queries would
-// take Postgres as long to plan as all else of them.
+// Metadata is what the trigger of a batch gave, a JSON object: flow.batch_metadata, which as a part of these queries
+// would take Postgres as long to plan as all else of them.
 func Metadata(r *BatchRow) []byte {
 	b := &r.FlowBatch
 	if b.Metadata != nil {
