@@ -35,8 +35,8 @@ func InTx(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pg
 // finds the same plan. One that was made while a table was small must go by an index, too. A key that all rows of a
 // statement share must come with each of them: as a constant it has the plan of a small table read all of its rows.
 //
-// An index is read entry by entry, not for a bitmap: only so Postgres marks entries of rows that are gone. Of queues most
-// rows are, and were all read again each time, which took ten times as long.
+// An index is read entry by entry, not for a bitmap: only so Postgres marks entries of rows that are gone. Of queues
+// most rows are, and were all read again each time, which took ten times as long.
 const withGenericPlan = "set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off; " +
 	"set local enable_bitmapscan = off"
 
