@@ -17,7 +17,6 @@ import (
 	"flowlane/internal/media"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
-	"flowlane/internal/recordset"
 	"flowlane/internal/run"
 )
 
@@ -63,14 +62,20 @@ func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, row *queueRow) (err 
 			return nil
 		}
 	}
-	c.upTo = min(c.maxRows, c.records+allowance(row, c.maxRows))
-	parts, err := d.readBulk(ctx, row, c.upTo-c.records)
-	if err != nil {
+	q := &picked{queueRow: row, calls: partsAtOnce}
+	if err := d.readParts(ctx, q); err != nil {
 		return err
+	}
+	c.upTo = min(c.maxRows, c.records+allowance(row, c.maxRows))
+	if len(q.parts) == partsAtOnce && len(firstRecords(q.parts, c.upTo-c.records)) == partsAtOnce {
+		q.calls = PartsPerCall
+		if err := d.readParts(ctx, q); err != nil {
+			return err
+		}
 	}
 	const group = 64
 	had := len(c.pieces)
-	for len(parts) > 0 && c.hasRoom() {
+	for parts := q.parts; len(parts) > 0 && c.hasRoom(); {
 		n := min(group, len(firstRecords(parts, c.upTo-c.records)))
 		if err := c.addParts(ctx, r, parts[:n]); err != nil {
 			return err
@@ -82,25 +87,6 @@ func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, row *queueRow) (err 
 	}
 	c.full = c.full || c.records >= c.maxRows
 	return nil
-}
-
-// readBulk reads what is ready in a queue until it is so many records, or as many parts as a call may have: at first as
-// many parts as that takes in whole pages, then, where these are smaller, as many as it takes of their like.
-func (d *Dispatcher) readBulk(ctx context.Context, row *queueRow, records int) ([]batch.Part, error) {
-	q := &picked{queueRow: row, calls: min(records/recordset.PageRows(0)+2, PartsPerCall)}
-	for {
-		if err := d.readParts(ctx, q); err != nil {
-			return nil, err
-		}
-		have := 0
-		for i := range q.parts {
-			have += int(q.parts[i].To - q.parts[i].From)
-		}
-		if len(q.parts) < q.calls || have >= records || q.calls == PartsPerCall {
-			return q.parts, nil
-		}
-		q.calls = min(q.calls*records/have+2, PartsPerCall)
-	}
 }
 
 // hasRoom reports whether the call may have more rows of the queue at hand.

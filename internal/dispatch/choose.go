@@ -21,6 +21,9 @@ import (
 const (
 	// groupMax bounds the small calls that share a transaction, and the queues that they come from.
 	groupMax = 256
+	// partsAtOnce bounds the parts that are read for one choice, unless they are of so few records that a bulk call has
+	// room for more.
+	partsAtOnce = 512
 	// PartsPerCall is how many parts of a queue a bulk call takes at most: as many records that wait each on its own.
 	PartsPerCall = 8192
 )
