@@ -168,7 +168,8 @@ func TestPlans_Queues(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Release()
 	exec(t, conn, `INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, definition_id, version, domain,
-		bucket, lane, ready_parts) SELECT gen_random_uuid(), 0, 0, gen_random_uuid(), gen_random_uuid(), 1, 'd', 'b', 'bulk', 1
+		bucket, lane, ready_parts)
+		SELECT gen_random_uuid(), 0, 0, gen_random_uuid(), gen_random_uuid(), 1, 'd', 'b', 'bulk', 1
 		FROM generate_series(1, 5000)`)
 	exec(t, conn, `DELETE FROM flow.lane_batch
 		WHERE batch_id <> ALL(ARRAY(SELECT batch_id FROM flow.lane_batch LIMIT 50))`)
