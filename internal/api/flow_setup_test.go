@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -195,8 +196,12 @@ const transformSteps = `[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__t
 func (s *stack) upload(rows []string) (id string) {
 	s.t.Helper()
 	id = s.Do(http.MethodPost, "/data/record-sets", nil).Want(http.StatusCreated).JSON()["id"].(string)
-	body := `{"chunk_index":0,"records":[` + strings.Join(rows, ",") + `]}`
-	s.Do(http.MethodPost, "/data/record-sets/"+id+"/records", body).Want(http.StatusOK)
+	at := 0
+	for chunk := range slices.Chunk(rows, 50_000) {
+		body := fmt.Sprintf(`{"chunk_index":%d,"records":[%s]}`, at, strings.Join(chunk, ","))
+		s.Do(http.MethodPost, "/data/record-sets/"+id+"/records", body).Want(http.StatusOK)
+		at++
+	}
 	s.Do(http.MethodPost, "/data/record-sets/"+id+"/seal", fmt.Sprintf(`{"expected_count":%d}`, len(rows))).Want(
 		http.StatusOK)
 	return id

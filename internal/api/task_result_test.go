@@ -163,3 +163,18 @@ func TestSkippedTasks(t *testing.T) {
 	assert.Contains(t, string(lines[0]), `"output":null,"skipped_tasks":[],`)
 	assert.Contains(t, string(lines[1]), `"output":null,"skipped_tasks":["t"],`)
 }
+
+// TestSkippedTasks_FullCalls: records that a condition leaves out take no room in calls, which are metered.
+func TestSkippedTasks_FullCalls(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	batch := s.trigger(s.define(`[{"id":"s","tasks":[
+		{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED","when":"{{ input.n % 2 == 0 }}",
+			"params":{"list":"demo","key_field":"id","row":"{{ input }}"}}]}]`),
+		fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(130_000))))
+	assert.Equal(t, "completed", s.await(batch)["status"])
+	used := s.get("/flows/usage?group_by=action")["items"].([]any)[0].(map[string]any)
+	assert.Equal(t, "dialer__api__upload", used["key"])
+	assert.EqualValues(t, 65_000, used["records"])
+	assert.EqualValues(t, 2, used["calls"], "50,000 and what is left")
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -17,6 +18,7 @@ import (
 	"flowlane/internal/media"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
+	"flowlane/internal/recordset"
 	"flowlane/internal/run"
 )
 
@@ -62,30 +64,58 @@ func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, row *queueRow) (err 
 			return nil
 		}
 	}
-	q := &picked{queueRow: row, calls: partsAtOnce}
-	if err := d.readParts(ctx, q); err != nil {
+	c.upTo = min(c.maxRows, c.records+allowance(row, c.maxRows))
+	had := len(c.pieces)
+	if err := c.addReady(ctx, r, row); err != nil {
 		return err
 	}
-	c.upTo = min(c.maxRows, c.records+allowance(row, c.maxRows))
-	if len(q.parts) == partsAtOnce && len(firstRecords(q.parts, c.upTo-c.records)) == partsAtOnce {
-		q.calls = PartsPerCall
-		if err := d.readParts(ctx, q); err != nil {
+	if len(c.pieces) > had { // else nothing of the queue waits for the call
+		c.queues = append(c.queues, keyOf(row))
+	}
+	c.full = c.full || c.records >= c.maxRows
+	return nil
+}
+
+// addReady adds what is ready in a queue while the call has room. It reads as many parts as that takes in whole pages,
+// then more, where parts are smaller or records need no call, but looks at no more records than recordsPerCall.
+func (c *bulk) addReady(ctx context.Context, r *renderer, row *queueRow) error {
+	q := &picked{queueRow: row, calls: min((c.upTo-c.records)/recordset.PageRows(0)+2, PartsPerCall)}
+	type place struct {
+		part    int64
+		sliceNo int32
+	}
+	seen, records := map[place]bool{}, 0
+	for {
+		if err := r.d.readParts(ctx, q); err != nil {
 			return err
 		}
+		last := len(q.parts) < q.calls || q.calls == PartsPerCall
+		parts := slices.DeleteFunc(q.parts, func(p batch.Part) bool { return seen[place{p.ID, p.SliceNo}] })
+		for _, p := range parts {
+			seen[place{p.ID, p.SliceNo}] = true
+			records += int(p.To - p.From)
+		}
+		if err := c.addGroups(ctx, r, parts); err != nil {
+			return err
+		}
+		room := min(c.upTo-c.records, recordsPerCall-records)
+		if last || c.full || room <= 0 {
+			return nil
+		}
+		q.calls = min(max(q.calls+room*len(seen)/records+1, 2*q.calls), PartsPerCall)
 	}
+}
+
+// addGroups adds parts, some at a time: as many as the call may have room for are opened.
+func (c *bulk) addGroups(ctx context.Context, r *renderer, parts []batch.Part) error {
 	const group = 64
-	had := len(c.pieces)
-	for parts := q.parts; len(parts) > 0 && c.hasRoom(); {
+	for len(parts) > 0 && c.hasRoom() {
 		n := min(group, len(firstRecords(parts, c.upTo-c.records)))
 		if err := c.addParts(ctx, r, parts[:n]); err != nil {
 			return err
 		}
 		parts = parts[n:]
 	}
-	if len(c.pieces) > had { // else nothing of the queue waits for the call
-		c.queues = append(c.queues, keyOf(row))
-	}
-	c.full = c.full || c.records >= c.maxRows
 	return nil
 }
 

@@ -21,11 +21,10 @@ import (
 const (
 	// groupMax bounds the small calls that share a transaction, and the queues that they come from.
 	groupMax = 256
-	// partsAtOnce bounds the parts that are read for one choice, unless they are of so few records that a bulk call has
-	// room for more.
-	partsAtOnce = 512
 	// PartsPerCall is how many parts of a queue a bulk call takes at most: as many records that wait each on its own.
 	PartsPerCall = 8192
+	// recordsPerCall is how many records a bulk call looks at, about: those that need no call are settled with it.
+	recordsPerCall = 1 << 17
 )
 
 // queueRow is the queue of one task of one batch, chosen to go next.
