@@ -171,6 +171,11 @@ func config(dsn string, opts Options) (*pgxpool.Config, error) {
 		if in := c.PgConn().ParameterStatus("server_encoding"); in != "" && in != "UTF8" {
 			return encodingError(in)
 		}
+		if !opts.Pooled {
+			if _, err := c.PgConn().Exec(ctx, keepMemory).ReadAll(); err != nil {
+				return fmt.Errorf("set up a connection: %w", err)
+			}
+		}
 		registerUUID(c)
 		c.TypeMap().RegisterType(&pgtype.Type{
 			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
