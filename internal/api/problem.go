@@ -64,7 +64,8 @@ var hints = map[string]string{
 		"GET /v1/account/quotas shows what is in use.",
 	fault.RecordSetConsumed: "A record set is used once: upload the records as a new one, " +
 		"or retry the failed ones of its batch with POST /v1/flows/batches/{batch_id}/retry.",
-	fault.DefinitionNotActive: `Set the status of the definition to active first: PATCH /v1/flows/definitions/{definition_id} with {"status":"active"}.`,
+	fault.DefinitionNotActive: "Set the status of the definition to active first: " +
+		`PATCH /v1/flows/definitions/{definition_id} with {"status":"active"}.`,
 	fault.CursorInvalid: "Pass next_cursor back as it came, with the filters and the order of the request " +
 		"that it came from; or begin without one.",
 	fault.IdempotencyKeyReused: "Use a new Idempotency-Key for a new request; " +

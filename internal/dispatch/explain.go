@@ -108,9 +108,10 @@ var whyUnresolved = map[string]string{
 	"ambiguous":        "several of what the provider has received look like this call",
 	"too_many_pages":   "the provider's list is longer than what is read of it",
 	"past_horizon":     "the provider was asked for as long as it can be, and did not say",
-	"other_company":    "the provider has no call with just these records; in the time that a restore lost they may have gone with others",
-	"job_forgotten":    "a restore lost the name of the job in which the records may have gone",
-	"action_gone":      "the catalog has the action no more, so that nobody can ask",
+	"other_company": "the provider has no call with just these records; in the time that a restore lost they may " +
+		"have gone with others",
+	"job_forgotten": "a restore lost the name of the job in which the records may have gone",
+	"action_gone":   "the catalog has the action no more, so that nobody can ask",
 }
 
 // explainQuestion says what came of a question whose reading is no success.

@@ -39,7 +39,8 @@ type column struct{ name, kind string }
 const bytea = "bytea"
 
 // catalogColumns lists the columns of all tables, with the place that each has in the primary key.
-const catalogColumns = `SELECT c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod), array_position(i.indkey::int2[], a.attnum)
+const catalogColumns = `SELECT c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod),
+	array_position(i.indkey::int2[], a.attnum)
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
 WHERE c.relnamespace = 'flow'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition

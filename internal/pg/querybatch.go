@@ -33,8 +33,8 @@ func keepPlans(ctx context.Context) Query {
 	return func(db DB) error {
 		var set string
 		return db.QueryRow(ctx,
-			`SELECT set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('enable_seqscan', 'off', true)
-				|| set_config('enable_bitmapscan', 'off', true)`).Scan(&set)
+			`SELECT set_config('plan_cache_mode', 'force_generic_plan', true)
+				|| set_config('enable_seqscan', 'off', true) || set_config('enable_bitmapscan', 'off', true)`).Scan(&set)
 	}
 }
 

@@ -63,7 +63,8 @@ func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*Started
 	}
 	if r.out.RecordCount == 0 {
 		return nil, fault.New(fault.Conflict,
-			"No job of the batch can be retried: none has the statuses asked for, or their retries are under way, succeeded or may have")
+			"No job of the batch can be retried: none has the statuses asked for, "+
+				"or their retries are under way, succeeded or may have")
 	}
 	places, err := s.lockOpenBatches(ctx, tx, map[uuid.UUID]int64{in.OrgID: 1})
 	if err != nil {

@@ -77,7 +77,9 @@ func (c *cluster) try(ctx context.Context, opts Options, st state) (*postmaster,
 	cancel()
 	process.stop(stopped)
 	said := readFrom(c.logPath, from)
-	return nil, said, fmt.Errorf("Postgres %d does not start: %w; its log %s says:\n%s", c.inst.major, err, c.logPath, said) //nolint:staticcheck // a name
+	err = fmt.Errorf("Postgres %d does not start: %w; its log %s says:\n%s", //nolint:staticcheck // a name
+		c.inst.major, err, c.logPath, said)
+	return nil, said, err
 }
 
 func (c *cluster) command(opts Options, st state, log *os.File) *exec.Cmd {

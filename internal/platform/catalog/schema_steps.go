@@ -60,7 +60,8 @@ func (c *stepCounter) visit(s *jsonschema.Schema, value any) {
 	if c.left--; c.left <= 0 || s == nil || s.Bool != nil || slices.Contains(c.above, s) {
 		return
 	}
-	if len(c.above) == maxSchemaDepth || c.depth == maxSchemaStack || s.RecursiveRef != nil || s.DynamicRef != nil && s.DynamicRef.Anchor != "" {
+	if len(c.above) == maxSchemaDepth || c.depth == maxSchemaStack || s.RecursiveRef != nil ||
+		s.DynamicRef != nil && s.DynamicRef.Anchor != "" {
 		c.left = 0 // where the last two lead depends on the way
 		return
 	}

@@ -36,7 +36,8 @@ const (
 )
 
 // reasonLost is why a delivery is not started that waited when a restore began to lose commits.
-const reasonLost = "A restore of the service's database has lost whether its batch was started before; where it was not, replay the delivery"
+const reasonLost = "A restore of the service's database has lost whether its batch was started before; " +
+	"where it was not, replay the delivery"
 
 // waiting is a delivery whose start is due.
 type waiting struct {
@@ -180,8 +181,8 @@ func recordOf(template *run.InputTemplate, d *db.FlowWebhookDelivery) ([]byte, e
 	}
 	record, err := template.Record(payload)
 	if err != nil && len(payload) > expr.MaxResult {
-		return nil, fmt.Errorf("%w; the payload takes %d bytes as JSON, because it escapes characters of the body, and an expression may yield %d: use parts of it, or no template",
-			err, len(payload), expr.MaxResult)
+		return nil, fmt.Errorf("%w; the payload takes %d bytes as JSON, because it escapes characters of the body, "+
+			"and an expression may yield %d: use parts of it, or no template", err, len(payload), expr.MaxResult)
 	}
 	return record, err
 }

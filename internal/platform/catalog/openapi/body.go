@@ -281,7 +281,8 @@ func sayNothing(content place) bool {
 	return true
 }
 
-var jsonMedia = regexp.MustCompile(`^(application/json|text/json|application/[A-Za-z0-9!#$&^_.+-]+\+json|\*/\*|application/\*)\s*(;.*)?$`)
+var jsonMedia = regexp.MustCompile(
+	`^(application/json|text/json|application/[A-Za-z0-9!#$&^_.+-]+\+json|\*/\*|application/\*)\s*(;.*)?$`)
 
 func isJSON(media string) bool { return jsonMedia.MatchString(strings.ToLower(media)) }
 
