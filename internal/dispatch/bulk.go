@@ -98,11 +98,11 @@ func (c *bulk) addReady(ctx context.Context, r *renderer, row *queueRow) error {
 		if err := c.addGroups(ctx, r, parts); err != nil {
 			return err
 		}
-		room := min(c.upTo-c.records, recordsPerCall-records)
-		if last || c.full || room <= 0 {
+		more := min(max(c.upTo-c.records, records), recordsPerCall-records)
+		if last || !c.hasRoom() || more <= 0 {
 			return nil
 		}
-		q.calls = min(max(q.calls+room*len(seen)/records+1, 2*q.calls), PartsPerCall)
+		q.calls = min(q.calls+more*len(seen)/records+1, PartsPerCall)
 	}
 }
 

@@ -34,7 +34,8 @@ func keepPlans(ctx context.Context) Query {
 		var set string
 		return db.QueryRow(ctx,
 			`SELECT set_config('plan_cache_mode', 'force_generic_plan', true)
-				|| set_config('enable_seqscan', 'off', true) || set_config('enable_bitmapscan', 'off', true)`).Scan(&set)
+				|| set_config('enable_seqscan', 'off', true)
+				|| set_config('enable_bitmapscan', 'off', true)`).Scan(&set)
 	}
 }
 

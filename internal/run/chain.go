@@ -41,8 +41,8 @@ func (c Chains) Take(root uuid.UUID) (refused string, listed bool) {
 		return "", false
 	}
 	chain.Refused++
-	return fmt.Sprintf("One cause has led to %d batches by events and flows, which is the most that one may lead to in "+
-			"this organization: have fewer tasks cause starts, or ask the operator for a larger budget", chain.Starts),
+	return fmt.Sprintf("One cause has led to %d batches by events and flows, which is the most that one may lead to "+
+			"in this organization: have fewer tasks cause starts, or ask the operator for a larger budget", chain.Starts),
 		chain.Refused <= listedRefusals
 }
 

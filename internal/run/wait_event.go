@@ -94,8 +94,9 @@ func (w *sliceWork) fit(room map[string]int64) {
 		if room[open[at].kind]--; room[open[at].kind] >= 0 {
 			continue
 		}
-		r.fail(CodeWaits, fmt.Sprintf("There are %d waits for events %s already that only their whole condition tells apart, "+
-			"which is the most; let match require that a field of the event equals something of the record", MaxUnkeyed, open[at].kind))
+		r.fail(CodeWaits, fmt.Sprintf("There are %d waits for events %s already that only their whole condition tells "+
+			"apart, which is the most; let match require that a field of the event equals something of the record",
+			MaxUnkeyed, open[at].kind))
 		w.settle(r)
 		w.waiting[r.offset] = slices.Delete(open, at, at+1)
 		if w.failed[r.offset] != nil {
