@@ -87,11 +87,17 @@ describe('the keyboard alone', () => {
     await page.keyboard.press('Control+k'); // what draws the page anew below is there by then
     await page.getByRole('combobox', { name: 'Go to' }).waitFor();
     await page.keyboard.press('Escape');
+    // A click that comes between the end of the dialog and the page's knowing of it would open nothing.
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
     for (const [letter, heading] of [['b', 'Batches'], ['f', 'Flows'], ['k', 'Catalog'], ['a', 'Accounts'], ['c', 'Schedules'], ['r', 'Record sets'], ['o', 'Overview']]) {
       // In the page itself: between two requests of the test more than the second could pass that a letter has.
       await page.evaluate(async (then) => {
         const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
-        const drawn = async (holds) => { while (!holds()) await new Promise(requestAnimationFrame); };
+        const drawn = async (holds) => {
+          for (const end = Date.now() + 30_000; !holds(); await new Promise(requestAnimationFrame)) {
+            if (Date.now() > end) throw new Error(`never drawn: ${holds}`);
+          }
+        };
         press('g');
         [...document.querySelectorAll('.top button')].find((b) => b.textContent.startsWith('Go to')).click();
         await drawn(() => document.querySelector('dialog[open]'));
