@@ -87,8 +87,9 @@ describe('the keyboard alone', () => {
     await page.keyboard.press('Control+k'); // what draws the page anew below is there by then
     await page.getByRole('combobox', { name: 'Go to' }).waitFor();
     await page.keyboard.press('Escape');
-    // A click that comes between the end of the dialog and the page's knowing of it would open nothing.
-    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    // A click that comes between the end of the dialog and the page's knowing of it would open nothing. A dialog that has
+    // ended has no role any more.
+    await page.locator('dialog').waitFor({ state: 'detached' });
     for (const [letter, heading] of [['b', 'Batches'], ['f', 'Flows'], ['k', 'Catalog'], ['a', 'Accounts'], ['c', 'Schedules'], ['r', 'Record sets'], ['o', 'Overview']]) {
       // In the page itself: between two requests of the test more than the second could pass that a letter has.
       await page.evaluate(async (then) => {
