@@ -68,9 +68,12 @@ FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@ids::uuid[]) AS id) d
 JOIN flow.batch_count c ON c.batch_id = d.id AND (c.org_id = d.org_id) IS TRUE;
 
 -- name: BatchTotal :one
--- Only the table is read that has what is filtered by: nothing is left of the join with the other one.
+-- Only the table is read that has what is filtered by: nothing is left of the join with the other one. Nor is anything
+-- left of bounds that bound nothing: entries are counted of whichever index is the smallest, and compared with nothing.
 SELECT count(*) FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
-WHERE b.org_id = @org_id AND b.id BETWEEN @least AND @most
+WHERE b.org_id = @org_id
+    AND (@least::uuid = '00000000-0000-0000-0000-000000000000' OR b.id >= @least)
+    AND (@most::uuid = 'ffffffff-ffff-ffff-ffff-ffffffffffff' OR b.id <= @most)
     AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after'))
     AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
     AND (sqlc.narg('status')::flow.batch_status IS NULL OR c.status = sqlc.narg('status'))

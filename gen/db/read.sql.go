@@ -604,7 +604,9 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 
 const batchTotal = `-- name: BatchTotal :one
 SELECT count(*) FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
-WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3
+WHERE b.org_id = $1
+    AND ($2::uuid = '00000000-0000-0000-0000-000000000000' OR b.id >= $2)
+    AND ($3::uuid = 'ffffffff-ffff-ffff-ffff-ffffffffffff' OR b.id <= $3)
     AND ($4::timestamptz IS NULL OR b.created_at >= $4)
     AND ($5::timestamptz IS NULL OR b.created_at < $5)
     AND ($6::flow.batch_status IS NULL OR c.status = $6)
@@ -625,7 +627,8 @@ type BatchTotalParams struct {
 	TriggerType   *string
 }
 
-// Only the table is read that has what is filtered by: nothing is left of the join with the other one.
+// Only the table is read that has what is filtered by: nothing is left of the join with the other one. Nor is anything
+// left of bounds that bound nothing: entries are counted of whichever index is the smallest, and compared with nothing.
 func (q *Queries) BatchTotal(ctx context.Context, db DBTX, arg BatchTotalParams) (int64, error) {
 	row := db.QueryRow(ctx, batchTotal,
 		arg.OrgID,
