@@ -64,12 +64,8 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		list := oas.BatchList(nothing[oas.Batch](p))
 		return &list, nil
 	}
-	asking := ctx
-	if in.TriggerType != nil { // by an index of an enum
-		asking = pg.AsWorker(ctx)
-	}
 	q, conn := db.New(), pg.CustomPlan{Pool: h.reads}
-	total, err := batchTotal(asking, q, conn, in)
+	total, err := batchTotal(ctx, q, conn, in)
 	if err != nil {
 		return nil, err
 	}
@@ -80,9 +76,9 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		}
 		in.Least, in.Most, in.SkipRows, in.MaxRows = at.Least, at.Most, skip, n
 		if at.Newest {
-			return newestBatches(asking, q, conn, in)
+			return newestBatches(ctx, q, conn, in)
 		}
-		return q.BatchList(asking, conn, in)
+		return q.BatchList(ctx, conn, in)
 	})
 	if err != nil {
 		return nil, err

@@ -38,7 +38,6 @@ func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTrigge
 	if kind, ok := params.TriggerType.Get(); ok {
 		value := string(kind)
 		in.TriggerType = &value
-		ctx = pg.AsWorker(ctx) // by an index of an enum
 	}
 	rows, err := h.rows(ctx, in, at.Newest)
 	if err != nil {

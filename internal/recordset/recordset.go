@@ -125,14 +125,6 @@ type Filter struct {
 	Created listing.Range
 }
 
-// asking is the context in which sets are listed: as a worker where an index of an enum is asked for them.
-func (f *Filter) asking(ctx context.Context) context.Context {
-	if f.Status != nil {
-		return pg.AsWorker(ctx)
-	}
-	return ctx
-}
-
 // List returns a page of the sets.
 func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]Manifest, error) {
 	conn, in := pg.CustomPlan{Pool: s.pool}, db.RecordSetListParams{
@@ -146,7 +138,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 			return s.q.RecordSetListNewest(ctx, conn, db.RecordSetListNewestParams(in))
 		}
 	}
-	items, err := list(f.asking(ctx), conn, in)
+	items, err := list(ctx, conn, in)
 	if err != nil {
 		return nil, fmt.Errorf("list record sets: %w", err)
 	}
@@ -155,7 +147,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 
 // Count says how many sets there are in all with the filter's status.
 func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
-	total, err := s.q.RecordSetTotal(f.asking(ctx), pg.CustomPlan{Pool: s.pool}, db.RecordSetTotalParams{OrgID: orgID,
+	total, err := s.q.RecordSetTotal(ctx, pg.CustomPlan{Pool: s.pool}, db.RecordSetTotalParams{OrgID: orgID,
 		Least: f.Created.Least, Most: f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter,
 		CreatedBefore: f.Created.CreatedBefore})
 	if err != nil {
