@@ -36,8 +36,8 @@ func WithOrg(ctx context.Context, org uuid.UUID) context.Context {
 
 // AsWorker has all rows be shown: for what a request has to know beyond its organization, and for queries whose index
 // row-level security bars. Before the policy has passed a row Postgres asks an index only for conditions whose
-// operators are known to tell nothing of rows; those of arrays are not. It is refused all the same once the organization
-// goes.
+// operators are known to tell nothing of rows; those of arrays are not. It is refused all the same once the
+// organization goes.
 func AsWorker(ctx context.Context) context.Context {
 	in, is := ctx.Value(orgKey{}).(scope)
 	if !is {
