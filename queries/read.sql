@@ -197,6 +197,10 @@ WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id
         CASE WHEN @in_failed::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END,
         CASE WHEN @in_cancelled::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]));
 
+-- name: JobTotalOfAll :one
+-- All jobs of an organization: JobTotal without anything to compare.
+SELECT coalesce(sum(record_count), 0)::bigint AS total FROM flow.batch WHERE org_id = @org_id;
+
 -- name: BegunBatches :many
 -- Batches between two ids that are under way and have queued jobs that were worked on before, or may have been: how
 -- many stand past their first step, and the slices at it for which something was done, so that they must be looked at.

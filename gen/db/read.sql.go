@@ -1110,6 +1110,18 @@ func (q *Queries) JobTotal(ctx context.Context, db DBTX, arg JobTotalParams) (in
 	return total, err
 }
 
+const jobTotalOfAll = `-- name: JobTotalOfAll :one
+SELECT coalesce(sum(record_count), 0)::bigint AS total FROM flow.batch WHERE org_id = $1
+`
+
+// All jobs of an organization: JobTotal without anything to compare.
+func (q *Queries) JobTotalOfAll(ctx context.Context, db DBTX, orgID uuid.UUID) (int64, error) {
+	row := db.QueryRow(ctx, jobTotalOfAll, orgID)
+	var total int64
+	err := row.Scan(&total)
+	return total, err
+}
+
 const jobsRead = `-- name: JobsRead :many
 SELECT j.batch_id, j.position, j.slice_no, j.detached_step, j.step_no, j.status, j.attempts,
     coalesce(CASE WHEN NOT $1::boolean THEN j.error END, '')::text AS error, j.started_at, j.updated_at

@@ -31,11 +31,16 @@ func (w *recordScan) total(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := w.s.q.JobTotal(ctx, conn, db.JobTotalParams{Every: w.match.all(), Statuses: w.match.statuses,
-		OrgID: w.orgID, FromID: from, ToID: to,
-		InCompleted: w.match.in(batch.BatchCompleted), InFailed: w.match.in(batch.BatchFailed),
-		InCancelled:  w.match.in(batch.BatchCancelled),
-		CreatedAfter: w.f.CreatedAfter, CreatedBefore: w.f.CreatedBefore})
+	var n int64
+	if w.match.all() && from == uuid.Nil && to == uuid.Max {
+		n, err = w.s.q.JobTotalOfAll(ctx, conn, w.orgID)
+	} else {
+		n, err = w.s.q.JobTotal(ctx, conn, db.JobTotalParams{Every: w.match.all(), Statuses: w.match.statuses,
+			OrgID: w.orgID, FromID: from, ToID: to,
+			InCompleted: w.match.in(batch.BatchCompleted), InFailed: w.match.in(batch.BatchFailed),
+			InCancelled:  w.match.in(batch.BatchCancelled),
+			CreatedAfter: w.f.CreatedAfter, CreatedBefore: w.f.CreatedBefore})
+	}
 	if err != nil {
 		return 0, fmt.Errorf("count jobs: %w", err)
 	}
