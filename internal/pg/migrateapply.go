@@ -140,19 +140,22 @@ func (r *runner) patiently(
 		return fmt.Errorf("bound the wait for locks: %w", err)
 	}
 	began := time.Now()
+	var seen []Blocker
 	for attempts := 1; ; attempts++ {
 		blockers := r.watchBlockers(ctx, timeout)
 		err := do(ctx)
-		found := blockers()
+		if now := blockers(); len(now) > 0 {
+			seen = now
+		}
 		if !IsLocked(err) {
 			return err
 		}
 		next := moment.Backoff(attempts-1, firstPause, mostPause)
 		if waited := time.Since(began); waited+next > r.wait {
-			return &LockError{Migration: name, Attempts: attempts, Waited: waited, Blockers: found, err: err}
+			return &LockError{Migration: name, Attempts: attempts, Waited: waited, Blockers: seen, err: err}
 		}
 		slog.WarnContext(ctx, "a migration does not get its locks, and is tried again", "migration", name, "error", err,
-			"in_its_way", describe(found), "after", next)
+			"in_its_way", describe(seen), "after", next)
 		if err := sleep(ctx, next); err != nil {
 			return fmt.Errorf("wait for locks of %s: %w", name, err)
 		}
