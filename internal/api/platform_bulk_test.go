@@ -93,11 +93,11 @@ func TestPlatform_SalesforceBulk(t *testing.T) {
 
 	require.NoError(t, sim.AddFault(platformsim.Fault{Kind: "job_failed", Accept: true, Action: bulkClose}))
 	half := p.trigger(upsert, recordsOf(numbered(10, `{"Ext__c":"half-%d"}`)))
-	p.eventually(func() bool { return sim.Totals().Struck["job_failed"] == 1 })
+	assert.Equal(t, map[string]int{"accepted": 10}, counted(p.await(half)))
+	assert.Equal(t, 1, sim.Totals().Struck["job_failed"])
+	p.once(10, "half-")
 	require.NoError(t, sim.AddFault(platformsim.Fault{Kind: "job_failed", Action: bulkClose}))
 	lost := p.trigger(upsert, recordsOf(numbered(3, `{"Ext__c":"lost-%d"}`)))
-	assert.Equal(t, map[string]int{"accepted": 10}, counted(p.await(half)))
-	p.once(10, "half-")
 	assert.Equal(t, map[string]int{"failed": 3}, counted(p.await(lost)),
 		"nobody knows that another job would do better")
 	assert.Equal(t, "InternalServerError : the job was given up", p.get("/flows/jobs/" + lost +
