@@ -90,7 +90,9 @@ func TestPlatform_Five9(t *testing.T) {
 	assert.Positive(t, totals.Accepted["five9__config__get_counters"])
 	assert.EqualValues(t, 1000, p.number(
 		`SELECT max(cap) FROM flow.domain_limit WHERE bucket = 'upload_async' AND window_seconds = 3600`))
-	assert.EqualValues(t, 20, p.number(`SELECT sum(own + foreign_spend) FROM flow.ledger WHERE bucket = 'single_upload' AND window_seconds = 86400`))
+	assert.EqualValues(t, 20, p.number( // what may be missing in the reading counts until the next one
+		`SELECT sum(own + foreign_spend - unsure) FROM flow.ledger WHERE bucket = 'single_upload'
+			AND window_seconds = 86400`))
 	assert.Equal(t, 1, sim.Most()["one call of a user"], "no call is made while another one is under way")
 	assert.Empty(t, totals.Limited)
 	assert.Empty(t, totals.Mistakes)
